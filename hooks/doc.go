@@ -1,0 +1,2 @@
+// Package hooks is a module of Asteria.
+package hooks

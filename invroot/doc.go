@@ -1,0 +1,2 @@
+// Package invroot is a module of Asteria.
+package invroot

@@ -1,0 +1,5 @@
+module github.com/asteria-runtime/asteria/invroot
+
+go 1.25.0
+
+require github.com/asteria-runtime/asteria/gemm v0.1.0

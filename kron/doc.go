@@ -1,0 +1,2 @@
+// Package kron is a module of Asteria.
+package kron
