@@ -1,0 +1,213 @@
+package config
+
+import "time"
+
+// Config is the whole configuration of a run. The zero value is not useful:
+// start from [Default] or [Load].
+//
+// Tags: `yaml` is the key, `doc` its meaning, `oneof` the allowed words, `range`
+// the allowed interval of a number in mathematical notation.
+type Config struct {
+	RunName    string     `yaml:"run_name" doc:"name of the run, used in reports"`
+	Seed       int64      `yaml:"seed" range:"[0,inf)" doc:"seed of the initial weights"`
+	SaveFolder string     `yaml:"save_folder" doc:"run folder: config.yaml, metrics.jsonl, checkpoints, report"`
+	Model      Model      `yaml:"model" doc:"the network"`
+	Data       Data       `yaml:"data" doc:"what is read, and in which order"`
+	Train      Train      `yaml:"train" doc:"length, batch and threads"`
+	Optimizer  Optimizer  `yaml:"optimizer" doc:"the update rule"`
+	Scheduler  Scheduler  `yaml:"scheduler" doc:"the learning rate over the run"`
+	Loss       Loss       `yaml:"loss" doc:"the loss and its divisor"`
+	Runtime    Runtime    `yaml:"runtime" doc:"where and when refreshes run"`
+	Tiers      Tiers      `yaml:"tiers" doc:"memory limits of the optimizer's state"`
+	Parallel   Parallel   `yaml:"parallel" doc:"data-parallel ranks"`
+	Checkpoint Checkpoint `yaml:"checkpoint" doc:"saving and resuming"`
+	Eval       Eval       `yaml:"eval" doc:"held-out loss"`
+	Trace      bool       `yaml:"trace" doc:"write trace.json, a Chrome/Perfetto trace of the run"`
+
+	// Legacy says that the file was an OLMo train.py configuration. It is not a
+	// key: the values it implies are written out in the resolved file.
+	Legacy bool `yaml:"-"`
+	// Notices are what the user should be told once at the start, such as a
+	// known key without effect.
+	Notices []string `yaml:"-"`
+}
+
+// Model describes the network: a preset, explicit values, or a preset with some
+// values replaced. Names are those of OLMo-core.
+type Model struct {
+	Preset           string    `yaml:"preset" doc:"a published size, such as olmo2-1B; the keys below then replace single values of it"`
+	Arch             string    `yaml:"arch" oneof:"olmo1 olmo2 olmo3" doc:"block structure: olmo1 pre-norm, olmo2 reordered norm with QK-norm, olmo3 with sliding windows"`
+	DModel           int       `yaml:"d_model" range:"[1,65536]" doc:"hidden size"`
+	NLayers          int       `yaml:"n_layers" range:"[1,1024]" doc:"number of blocks"`
+	NHeads           int       `yaml:"n_heads" range:"[1,1024]" doc:"query heads"`
+	NKVHeads         int       `yaml:"n_kv_heads" range:"[0,1024]" doc:"key and value heads, 0 = n_heads"`
+	HeadDim          int       `yaml:"head_dim" range:"[0,4096]" doc:"width of a head, 0 = d_model / n_heads"`
+	HiddenSize       int       `yaml:"hidden_size" range:"[0,1048576]" doc:"MLP hidden size, 0 = 8/3 d_model rounded up to a multiple of 256"`
+	VocabSize        int       `yaml:"vocab_size" range:"[0,4194304]" doc:"rows of the embedding, 0 = the tokenizer's"`
+	TieEmbeddings    bool      `yaml:"tie_word_embeddings" doc:"use the embedding as output projection"`
+	NormEps          float64   `yaml:"norm_eps" range:"[0,1)" doc:"epsilon of the norms, 0 = the architecture's (1e-6, olmo1 1e-5)"`
+	RopeTheta        float64   `yaml:"rope_theta" range:"[0,inf)" doc:"base of the rotary embedding, 0 = the architecture's (500000, olmo1 10000)"`
+	ClipQKV          float64   `yaml:"clip_qkv" range:"[0,inf)" doc:"clamp of the q, k, v projections (olmo1), 0 = none"`
+	SlidingWindow    []int     `yaml:"sliding_window" doc:"window of layer i is element i modulo the length, -1 = full (olmo3)"`
+	Yarn             Yarn      `yaml:"yarn" doc:"YaRN scaling of the full-attention layers (olmo3)"`
+	DocumentMask     bool      `yaml:"document_mask" doc:"attend only within a document"`
+	Init             string    `yaml:"init" oneof:"normal mitchell full_megatron llama llama_depth fan_in" doc:"initialisation scheme"`
+	InitStd          float64   `yaml:"init_std" range:"(0,inf)" doc:"standard deviation of the initial weights"`
+	InitCutoff       float64   `yaml:"init_cutoff" range:"[0,inf)" doc:"truncation in standard deviations, 0 = none"`
+	EmbeddingInitStd float64   `yaml:"embedding_init_std" range:"[0,inf)" doc:"standard deviation of the embedding, 0 = the scheme's"`
+}
+
+// Yarn is the long-context rotary scaling of OLMo-3.
+type Yarn struct {
+	Factor        float64 `yaml:"factor" range:"[0,inf)" doc:"extension factor, 0 = no scaling"`
+	BetaFast      float64 `yaml:"beta_fast" range:"(0,inf)" doc:"rotations above which a frequency is kept"`
+	BetaSlow      float64 `yaml:"beta_slow" range:"(0,inf)" doc:"rotations below which a frequency is divided by the factor"`
+	OldContextLen int     `yaml:"old_context_len" range:"[1,inf)" doc:"sequence length before the extension"`
+}
+
+// Data says which tokens are read. Exactly one of Corpus and Paths is used.
+type Data struct {
+	Corpus         string         `yaml:"corpus" doc:"built-in corpus: goroot, the Go source tree of the installed toolchain, as bytes"`
+	Paths          []string       `yaml:"paths" doc:"token files (raw little-endian), or .txt files that are tokenized into the cache"`
+	LabelMaskPaths []string       `yaml:"label_mask_paths" doc:"one file of bool bytes for each token file"`
+	Tokenizer      string         `yaml:"tokenizer" doc:"byte, or the path of a tokenizer.json"`
+	DType          string         `yaml:"dtype" oneof:"auto uint8 uint16 uint32 uint64" doc:"width of the token files; auto = the smallest that holds the vocabulary"`
+	SequenceLength int            `yaml:"sequence_length" range:"[2,16777216]" doc:"tokens in one instance"`
+	Seed           int64          `yaml:"seed" range:"[0,inf)" doc:"seed of the order of the instances"`
+	Order          string         `yaml:"order" oneof:"core legacy" doc:"order of the instances: that of OLMo-core or of the legacy trainer"`
+	EOS            int            `yaml:"eos_token_id" range:"[-1,inf)" doc:"end-of-document token, -1 = the tokenizer's"`
+	Pad            int            `yaml:"pad_token_id" range:"[-1,inf)" doc:"padding token, -1 = the tokenizer's"`
+	DocLengths     bool           `yaml:"generate_doc_lengths" doc:"find document boundaries in each instance; needed for model.document_mask"`
+	InstanceFilter InstanceFilter `yaml:"instance_filter" doc:"mask instances that repeat themselves"`
+	CacheFolder    string         `yaml:"cache_folder" doc:"where prepared corpora lie; empty = the user's cache folder"`
+	HeldOut        float64        `yaml:"held_out" range:"[0,1)" doc:"share of a corpus or text file kept for evaluation"`
+	MaxBytes       Size           `yaml:"max_bytes" range:"[0,inf)" doc:"use at most this much of a corpus, 0 = all"`
+}
+
+// InstanceFilter finds instances in which a short run of tokens repeats.
+type InstanceFilter struct {
+	Enabled   bool `yaml:"enabled" doc:"apply the filter"`
+	MaxPeriod int  `yaml:"repetition_max_period" range:"[1,1024]" doc:"longest repeating run"`
+	MinPeriod int  `yaml:"repetition_min_period" range:"[1,1024]" doc:"shortest repeating run"`
+	MaxCount  int  `yaml:"repetition_max_count" range:"[1,inf)" doc:"repetitions at which the instance is masked"`
+}
+
+// Train says how long and how wide training is. Exactly one of Steps, Tokens
+// and Epochs is positive.
+type Train struct {
+	Steps           Count   `yaml:"steps" range:"[0,inf)" doc:"length in optimizer steps"`
+	Tokens          Count   `yaml:"tokens" range:"[0,inf)" doc:"length in tokens, rounded up to whole steps"`
+	Epochs          Count   `yaml:"epochs" range:"[0,inf)" doc:"length in passes over the data"`
+	StopAt          Count   `yaml:"stop_at" range:"[0,inf)" doc:"stop after this step without changing the schedule, 0 = at the end"`
+	GlobalBatchSize Count   `yaml:"global_batch_size" range:"[1,inf)" doc:"tokens in one optimizer step, a multiple of data.sequence_length"`
+	MicroBatchSize  Count   `yaml:"micro_batch_size" range:"[0,inf)" doc:"tokens in one forward pass, divides global_batch_size, 0 = all of it; results do not depend on it beyond rounding"`
+	Threads         int     `yaml:"threads" range:"[0,4096]" doc:"computing threads, 0 = one per core; results do not depend on it"`
+	MaxGradNorm     float64 `yaml:"max_grad_norm" range:"[0,inf)" doc:"clip of the global gradient norm, 0 = none"`
+	SkipStep        bool    `yaml:"skip_step" doc:"skip a step whose loss or gradient norm is an outlier"`
+	SkipStepWindow  int     `yaml:"skip_step_window" range:"[2,1048576]" doc:"losses and norms remembered by skip_step"`
+	SkipStepSigma   float64 `yaml:"skip_step_sigma" range:"(0,inf)" doc:"standard deviations above the mean that make an outlier"`
+}
+
+// Optimizer chooses the update rule. Matrix parameters inside the blocks go to
+// the named method; embeddings, head and norms go to AdamW.
+type Optimizer struct {
+	Name                  string     `yaml:"name" oneof:"adamw shampoo soap kl-shampoo kl-soap" doc:"the method"`
+	LR                    float64    `yaml:"lr" range:"(0,inf)" doc:"peak learning rate"`
+	AuxLR                 float64    `yaml:"aux_lr" range:"[0,inf)" doc:"peak learning rate of the AdamW part of the second-order methods, 0 = lr"`
+	Betas                 [2]float64 `yaml:"betas" range:"[0,1)" doc:"decay of the first and second moment"`
+	Eps                   float64    `yaml:"eps" range:"[0,1)" doc:"added to the root of the second moment"`
+	WeightDecay           float64    `yaml:"weight_decay" range:"[0,inf)" doc:"decoupled weight decay, times the learning rate"`
+	DecayEmbeddings       bool       `yaml:"decay_embeddings" doc:"apply weight decay to the embedding"`
+	DecayNorms            bool       `yaml:"decay_norms" doc:"apply weight decay to the norms"`
+	PreconditionFrequency int        `yaml:"precondition_frequency" range:"[1,1000000]" doc:"steps between two refreshes of a block"`
+	MaxPrecondDim         int        `yaml:"max_precond_dim" range:"[1,65536]" doc:"longest side with a factor; longer ones are split (shampoo, kl) or left alone (soap)"`
+	Stagger               bool       `yaml:"stagger" doc:"spread the refreshes of the blocks over the interval"`
+	OneSidedEmbeddings    bool       `yaml:"one_sided_embeddings" doc:"give embedding and head a factor on the d_model side"`
+	ShampooBeta           float64    `yaml:"shampoo_beta" range:"[-1,1)" doc:"decay of the factors, -1 = the second of betas"`
+	StartStep             int        `yaml:"start_step" range:"[0,inf)" doc:"first preconditioned step of shampoo, 0 = precondition_frequency"`
+	Grafting              string     `yaml:"grafting" oneof:"adam sgd none" doc:"method whose step length shampoo takes"`
+	Ridge                 float64    `yaml:"ridge" range:"(0,1)" doc:"ridge relative to the largest eigenvalue"`
+	InitFactor            float64    `yaml:"init_factor" range:"(0,inf)" doc:"first value of the factors of kl-shampoo"`
+	BasisRefresh          string     `yaml:"basis_refresh" oneof:"qr eigh" doc:"how soap and kl renew a basis: one step of orthogonal iteration, or a full eigendecomposition"`
+}
+
+// Scheduler is the learning rate as a function of the step. Warmup, TMax and
+// Decay are in Units.
+type Scheduler struct {
+	Name           string  `yaml:"name" oneof:"cosine linear constant inv_sqrt half_cosine wsd wsds power exponential cosine_linear cosine_linear_envelope max" doc:"shape after the warm-up"`
+	Units          string  `yaml:"units" oneof:"steps tokens" doc:"unit of warmup, t_max and decay"`
+	Warmup         Count   `yaml:"warmup" range:"[0,inf)" doc:"length of the linear warm-up"`
+	WarmupFraction float64 `yaml:"warmup_fraction" range:"[0,1)" doc:"warm-up as a share of the run, used when warmup is 0"`
+	WarmupMinLR    float64 `yaml:"warmup_min_lr" range:"[0,inf)" doc:"learning rate at which the warm-up starts"`
+	TMax           Count   `yaml:"t_max" range:"[0,inf)" doc:"end of the schedule, 0 = end of the run"`
+	AlphaF         float64 `yaml:"alpha_f" range:"[0,1]" doc:"final learning rate as a share of the peak"`
+	Decay          Count   `yaml:"decay" range:"[0,inf)" doc:"length of the final linear decay (wsd, wsds, cosine_linear)"`
+	DecayFraction  float64 `yaml:"decay_fraction" range:"[0,1]" doc:"final decay as a share of the run, used when decay is 0"`
+	DecayMinLR     float64 `yaml:"decay_min_lr" range:"[0,inf)" doc:"learning rate at the end of the final decay"`
+	LRMin          float64 `yaml:"lr_min" range:"[0,inf)" doc:"final learning rate of exponential"`
+	Power          float64 `yaml:"power" range:"(-inf,0)" doc:"exponent of power"`
+	PeriodLengths  []Count `yaml:"period_lengths" doc:"lengths of the periods of wsds"`
+	// Legacy selects the formulas of the legacy trainer where the two differ.
+	Legacy              bool    `yaml:"legacy" doc:"use the formulas of the legacy trainer where they differ"`
+	GradClipWarmupSteps Count   `yaml:"grad_clip_warmup_steps" range:"[0,inf)" doc:"steps with a wider gradient clip"`
+	GradClipWarmup      float64 `yaml:"grad_clip_warmup_factor" range:"[0,inf)" doc:"factor of the wider clip"`
+}
+
+// Loss is cross-entropy plus ZLoss times the mean squared log-sum-exp.
+type Loss struct {
+	ZLoss   float64 `yaml:"z_loss" range:"[0,inf)" doc:"multiplier of the squared log-partition, 0 = off"`
+	Divisor string  `yaml:"divisor" oneof:"labels tokens" doc:"labels: number of kept labels (OLMo-core); tokens: batch times sequence length (legacy trainer)"`
+}
+
+// Runtime says where and when refreshes run.
+type Runtime struct {
+	Mode       string        `yaml:"mode" oneof:"native asteria" doc:"native: refreshes inside the step; asteria: beside training"`
+	Staleness  int           `yaml:"staleness" range:"[0,1000000]" doc:"budget in steps (asteria)"`
+	Lag        int           `yaml:"lag" range:"[-1,1000000]" doc:"steps from snapshot to adoption, -1 = min(staleness, precondition_frequency) (asteria)"`
+	LagStart   int           `yaml:"lag_start" range:"[-1,inf)" doc:"refreshes due before this step are adopted at once, -1 = 5 precondition_frequency (asteria)"`
+	Adopt      string        `yaml:"adopt" oneof:"scheduled ready" doc:"when a result is taken into use (asteria)"`
+	Workers    int           `yaml:"workers" range:"[0,4096]" doc:"refresh workers, 0 = chosen (asteria)"`
+	JobTimeout time.Duration `yaml:"job_timeout" range:"[0,inf)" doc:"time after which a refresh counts as failed, 0 = never (asteria)"`
+	Replay     string        `yaml:"replay" doc:"adoption log to replay (asteria)"`
+}
+
+// Tiers limits the memory of the optimizer's state. 0 = no limit.
+type Tiers struct {
+	Device Size `yaml:"device" range:"[0,inf)" doc:"limit of the resident part, such as 4GiB, 0 = none"`
+	Host   Size `yaml:"host" range:"[0,inf)" doc:"limit of host memory, 0 = none"`
+	NVMe   NVMe `yaml:"nvme" doc:"tier on disk"`
+}
+
+// NVMe is the tier on disk.
+type NVMe struct {
+	Path string `yaml:"path" doc:"folder of the tier, empty = no such tier"`
+	Size Size   `yaml:"size" range:"[0,inf)" doc:"limit of the tier"`
+}
+
+// Parallel describes data-parallel ranks.
+type Parallel struct {
+	Ranks int    `yaml:"ranks" range:"[1,65536]" doc:"number of replicas"`
+	Sync  string `yaml:"sync" oneof:"selective always" doc:"when replicas agree on roots and bases"`
+}
+
+// Checkpoint says when state is saved, how much is kept and what a run starts from.
+type Checkpoint struct {
+	Interval      Count  `yaml:"interval" range:"[0,inf)" doc:"steps between two checkpoints, 0 = only at the end"`
+	Keep          int    `yaml:"keep" range:"[0,inf)" doc:"newest checkpoints kept, 0 = all"`
+	Sync          bool   `yaml:"sync" doc:"wait for each save instead of writing beside training"`
+	NoFinal       bool   `yaml:"no_final" doc:"do not save after the last step"`
+	Resume        string `yaml:"resume" oneof:"auto never always" doc:"continue from the newest checkpoint in save_folder: if there is one, never, or fail without one"`
+	LoadPath      string `yaml:"load_path" doc:"checkpoint or model folder to start from when save_folder has none"`
+	LoadOptimizer bool   `yaml:"load_optimizer" doc:"take the optimizer's state from load_path"`
+	LoadTrainer   bool   `yaml:"load_trainer" doc:"take step and data position from load_path"`
+}
+
+// Eval says how the held-out loss is measured.
+type Eval struct {
+	Interval Count    `yaml:"interval" range:"[0,inf)" doc:"steps between two evaluations, 0 = only at the end"`
+	Tokens   Count    `yaml:"tokens" range:"[0,inf)" doc:"held-out tokens read at each evaluation, 0 = all"`
+	Paths    []string `yaml:"paths" doc:"held-out token files; empty = the held-out part of the corpus"`
+	Metric   string   `yaml:"metric" oneof:"core legacy" doc:"core: mean over tokens; legacy: mean over instances of their means"`
+	AtStart  bool     `yaml:"at_start" doc:"also evaluate before the first step"`
+	Disabled bool     `yaml:"disabled" doc:"never evaluate"`
+}

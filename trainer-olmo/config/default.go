@@ -1,0 +1,58 @@
+package config
+
+// Default is the configuration of an empty file: the one place where defaults
+// are written down.
+func Default() Config {
+	return Config{
+		RunName:    "run",
+		Seed:       1,
+		SaveFolder: "runs/run",
+		Model:      defaultModel(),
+		Data:       defaultData(),
+		Train: Train{
+			GlobalBatchSize: 4096,
+			MaxGradNorm:     1,
+			// spec of SkipStepAdamW in OLMo-core: 128 values, 6 sigma.
+			SkipStepWindow: 128,
+			SkipStepSigma:  6,
+		},
+		Optimizer: defaultOptimizer(),
+		Scheduler: Scheduler{
+			Name: "cosine", Units: "steps", AlphaF: 0.1, DecayFraction: 0.1, Power: -0.51,
+		},
+		Loss: Loss{ZLoss: 1e-5, Divisor: "labels"},
+		Runtime: Runtime{
+			// The asynchronous runtime becomes the default when it exists.
+			Mode: "native", Staleness: 5, Lag: -1, LagStart: -1, Adopt: "scheduled",
+		},
+		Parallel:   Parallel{Ranks: 1, Sync: "selective"},
+		Checkpoint: Checkpoint{Interval: 250, Keep: 3, Resume: "auto", LoadOptimizer: true, LoadTrainer: true},
+		Eval:       Eval{Interval: 1000, Tokens: 65536, Metric: "core"},
+	}
+}
+
+// defaultModel leaves the sizes at zero: they come from a preset or the file.
+func defaultModel() Model {
+	return Model{
+		Arch: "olmo2", Init: "normal", InitStd: 0.02, InitCutoff: 3,
+		Yarn: Yarn{BetaFast: 32, BetaSlow: 1, OldContextLen: 8192},
+	}
+}
+
+func defaultData() Data {
+	return Data{
+		Tokenizer: "byte", DType: "auto", SequenceLength: 1024, Seed: 0, Order: "core", EOS: -1, Pad: -1,
+		InstanceFilter: InstanceFilter{MaxPeriod: 13, MinPeriod: 1, MaxCount: 32},
+		HeldOut:        0.05,
+	}
+}
+
+// defaultOptimizer holds the official OLMo-2 values for AdamW and those of the
+// reference implementations for the second-order methods.
+func defaultOptimizer() Optimizer {
+	return Optimizer{
+		Name: "adamw", LR: 1e-3, Betas: [2]float64{0.9, 0.95}, Eps: 1e-8, WeightDecay: 0.1,
+		DecayNorms: true, PreconditionFrequency: 10, MaxPrecondDim: 2048, ShampooBeta: -1,
+		Grafting: "adam", Ridge: 1e-7, InitFactor: 0.1, BasisRefresh: "qr",
+	}
+}
