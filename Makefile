@@ -1,0 +1,93 @@
+# Asteria: `make demo` trains, `make test` checks everything that CI checks.
+
+SHELL   := /bin/bash
+TOOLS   := GOWORK=off go -C tools run .
+MODULES := $(shell ls */go.mod | xargs -n1 dirname | grep -vxE 'tools|bench')
+
+export CGO_ENABLED = 0
+
+.PHONY: all demo test test-long build fmt vet lint work tidy tidy-check alone consumer \
+	cross noasm race fuzz generate generate-check bench-smoke bench-peers bench-step prefix clean
+
+all: test
+
+demo: build ## train the demo model with each optimizer and write a report
+	./scripts/demo.sh
+
+build: ## bin/trainer-olmo, static
+	go build -trimpath -o bin/trainer-olmo ./trainer-olmo/cmd/trainer-olmo
+
+test: ## everything CI runs; ends with go test's own summary
+	./scripts/test.sh
+
+test-long: ## the slower suites: long kill loops, long fuzzing, every ISA level
+	./scripts/test-long.sh
+
+test/%: ## one module's tests, as in test/gemm
+	go test ./$*/...
+
+bench/%: ## one module's benchmarks, as in bench/invroot
+	go test -run '^$$' -bench . -benchmem ./$*/...
+
+fmt:
+	gofmt -l -w $(MODULES) tools bench
+
+vet:
+	go vet work
+
+lint:
+	$(TOOLS) lint
+
+work: ## regenerate go.work from the module list
+	$(TOOLS) work
+
+tidy: ## tidy every module against a proxy of the working tree
+	$(TOOLS) tidy
+
+tidy/%: ## one module, as in tidy/kron
+	$(TOOLS) tidy $*
+
+tidy-check:
+	$(TOOLS) work -check
+	$(TOOLS) tidy -check
+
+alone: ## build and vet each module outside the workspace
+	$(TOOLS) alone
+
+consumer: ## go get each module the way a user does
+	$(TOOLS) consumer
+
+cross: ## vet for the other systems and processors
+	./scripts/cross.sh
+
+noasm: ## the portable kernels
+	go test -short -tags noasm ./gemm/... ./invroot/... ./kron/...
+
+race: ## the packages in which goroutines meet
+	CGO_ENABLED=1 go test -race -short $(shell cat scripts/race-packages.txt | grep -v '^\#')
+
+fuzz: ## every fuzz target for FUZZTIME (default 5s)
+	./scripts/fuzz.sh $(or $(FUZZTIME),5s)
+
+generate: ## regenerate the assembly
+	./scripts/generate.sh
+
+generate-check: ## regenerate the assembly and compare
+	./scripts/generate.sh -check
+
+bench-smoke: ## one iteration of every benchmark
+	go test -run '^$$' -bench . -benchtime 1x -short $(MODULES:%=./%/...)
+
+bench-peers: ## our kernels beside OpenBLAS, BLIS and oneDNN in one process
+	./scripts/bench.sh peers $(ARGS)
+
+bench-step: ## our training step beside PyTorch
+	./scripts/bench.sh step $(ARGS)
+
+prefix: ## make prefix PREFIX=example.com/you/asteria
+	$(TOOLS) prefix "$(PREFIX)"
+	gofmt -w $(MODULES) tools bench
+	$(TOOLS) work
+
+clean:
+	rm -rf bin runs .cache
