@@ -63,10 +63,13 @@ type AdamWOptions struct {
 	Engine *gemm.Engine
 	// Prefix begins the name of every section of state. Default "adamw".
 	Prefix string
-	// Float32Counter computes the bias corrections in float32, also in float64
-	// mode: OLMo-core's SkipStepAdamW counts its updates in a float32 tensor, and
-	// in float64 the difference is seen (1e-7 relative).
-	Float32Counter bool
+	// Float32Scalars rounds scalars to float32 also in float64 mode, where the
+	// reference SkipStepAdamW of OLMo-core has float32 tensors: the bias
+	// corrections always (its counter is one), and from the step on at which the
+	// skip rule judges also the decay factor and 1-beta (its step factor is then
+	// a boolean, which torch multiplies in float32). The difference is 1e-7
+	// relative; in float32 mode the option changes nothing of that size.
+	Float32Scalars bool
 	// FrozenStep leaves the step counter at zero, so that every update has the
 	// bias corrections of the first one: SkipStepAdamW as it was when OLMo-2 32B
 	// was trained (an effective learning rate about 2.2 times as high).
@@ -119,11 +122,13 @@ type AdamW[T gemm.Float] struct {
 	count  []int64   // [0] is the number of updates so far
 	chunks []chunk
 	step   adamwStep
+	judged bool // the skip rule is active; only with Float32Scalars
 }
 
 // adamwStep holds the scalars of the update that runs.
 type adamwStep struct {
 	lr, beta1, beta2, scale, vscale float64
+	rounded                         bool // decay factor and 1-beta in float32
 }
 
 // NewAdamW allocates both moments, twice the parameters' size. It panics on
@@ -163,8 +168,10 @@ func (a *AdamW[T]) Step(_ int64, lr float64) error {
 		lr: lr, beta1: b1, beta2: b2,
 		scale:  lr / (1 - math.Pow(b1, t)),
 		vscale: 1 / math.Sqrt(1-math.Pow(b2, t)),
+
+		rounded: a.judged,
 	}
-	if a.opts.Float32Counter {
+	if a.opts.Float32Scalars {
 		a.step.round32(t)
 	}
 	run(a.opts.Engine, len(a.chunks), a)
@@ -176,7 +183,7 @@ func (s *adamwStep) round32(t float64) {
 	correction := func(beta float64) float32 {
 		return 1 - float32(math.Pow(float64(float32(beta)), t))
 	}
-	s.scale = float64(float32(s.lr) / correction(s.beta1))
+	s.scale = float64(float32(s.lr / float64(correction(s.beta1))))
 	s.vscale = 1 / float64(float32(math.Sqrt(float64(correction(s.beta2)))))
 }
 
@@ -186,7 +193,27 @@ func (a *AdamW[T]) Do(c, _ int) {
 	p, g := a.params[k.index].Value[k.lo:k.hi], a.params[k.index].Grad[k.lo:k.hi]
 	m, v := a.m[k.index][k.lo:k.hi], a.v[k.index][k.lo:k.hi]
 	wd := a.decay[k.index]
+	if s.rounded {
+		adamw32(p, g, m, v, s, wd, a.opts.Eps)
+		return
+	}
 	vec.AdamW(p, g, m, v, 1, T(s.beta1), T(s.beta2), T(1-s.lr*wd), T(s.scale), T(s.vscale), T(a.opts.Eps))
+}
+
+// adamw32 is the update with float32 scalars, term by term as OLMo-core's
+// SkipStepAdamW has it: the factor of the old second moment is rounded, that of
+// the new one is not.
+func adamw32[T gemm.Float](p, g, m, v []T, s *adamwStep, wd, eps float64) {
+	decay := T(1 - float32(s.lr*wd))
+	w := T(float32(1 - s.beta1))
+	keep, take := T(1-float32(1-s.beta2)), T(1-s.beta2)
+	for i, x := range g {
+		p[i] *= decay
+		m[i] += w * (x - m[i])
+		v[i] = v[i]*keep + take*(x*x)
+		den := T(math.Sqrt(float64(v[i])))*T(s.vscale) + T(eps)
+		p[i] -= T(s.scale) * (m[i] / den)
+	}
 }
 
 // Updates reports how many updates were applied.

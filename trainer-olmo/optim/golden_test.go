@@ -302,7 +302,7 @@ func runOptimAdamW[T gemm.Float](t *testing.T, f *optimFile, tol float64) {
 func runOptimSkip[T gemm.Float](t *testing.T, f *optimFile, tol float64) {
 	for _, c := range f.SkipStep {
 		o := f.options(t)
-		o.Float32Counter, o.FrozenStep = true, !c.Bugfix
+		o.Float32Scalars, o.FrozenStep = true, !c.Bugfix
 		p := params[T](f.AdamW.Init)
 		opt := NewSkipStepAdamW(p, o, SkipOptions{Window: c.Window, Sigma: c.Sigma})
 		for k, s := range c.Steps {

@@ -67,12 +67,15 @@ func NewSkipRule(opts SkipOptions) *SkipRule {
 // should be taken.
 func (r *SkipRule) Accept(loss, gradNorm float64) bool {
 	n := r.push(loss, gradNorm)
-	if n < max(2, r.opts.Window/2) {
+	if !r.active() {
 		return true
 	}
 	half := len(r.history) / 2
 	return r.within(r.history[:n]) && r.within(r.history[half:half+n])
 }
+
+// active reports whether enough steps are known to judge the newest one.
+func (r *SkipRule) active() bool { return r.count[0] >= int64(max(2, r.opts.Window/2)) }
 
 // push appends to both histories and returns their length.
 func (r *SkipRule) push(loss, gradNorm float64) int {
@@ -125,7 +128,7 @@ type SkipStepAdamW[T gemm.Float] struct {
 }
 
 // NewSkipStepAdamW returns the pair. AdamWOptions.FrozenStep reproduces the
-// counter that never moved, Float32Counter the reference's rounding.
+// counter that never moved, Float32Scalars the reference's rounding.
 func NewSkipStepAdamW[T gemm.Float](params []param.Param[T], opts AdamWOptions, skip SkipOptions) *SkipStepAdamW[T] {
 	return &SkipStepAdamW[T]{AdamW: NewAdamW(params, opts), Rule: NewSkipRule(skip)}
 }
@@ -136,6 +139,7 @@ func (s *SkipStepAdamW[T]) StepIf(step int64, lr, loss, gradNorm float64) (bool,
 	if !s.Rule.Accept(loss, gradNorm) {
 		return false, nil
 	}
+	s.judged = s.opts.Float32Scalars && s.Rule.active()
 	return true, s.Step(step, lr)
 }
 
