@@ -1,0 +1,307 @@
+package gemm
+
+import "sync"
+
+// product is one C = alpha*op(A)*op(B) + beta*C, checked and not trivial.
+type product[T Float] struct {
+	ta, tb        bool
+	lower         bool // only columns <= row of C
+	m, n, k       int
+	alpha, beta   T
+	a, b, c       []T
+	lda, ldb, ldc int
+}
+
+// mode returns the store mode of a slice of k.
+func (p *product[T]) mode(first bool) int {
+	mode := 0
+	if p.alpha != 1 {
+		mode |= modeScale
+	}
+	switch {
+	case !first || p.beta == 1:
+		mode |= modeAdd
+	case p.beta != 0:
+		mode |= modeBeta
+	}
+	if p.lower {
+		mode |= modeLower
+	}
+	return mode
+}
+
+// opA returns a from element (i, l) of op(A).
+func (p *product[T]) opA(i, l int) []T {
+	if p.ta {
+		return p.a[l*p.lda+i:]
+	}
+	return p.a[i*p.lda+l:]
+}
+
+// opB returns b from element (l, j) of op(B).
+func (p *product[T]) opB(l, j int) []T {
+	if p.tb {
+		return p.b[j*p.ldb+l:]
+	}
+	return p.b[l*p.ldb+j:]
+}
+
+// plan is how a product is cut up. It depends on the product and the family
+// only, never on the number of threads.
+type plan struct {
+	packA, packB bool
+	shared       bool // pack all of A and B of a slice first, then multiply
+	depth        int  // of a slice of k; the last one may be shorter
+	height       int  // most rows of a chunk
+	mchunks      int
+	nchunks      int
+}
+
+// kit is the kernels of one element type and the scratch of the calls in
+// flight. Free scratch is kept for the next call.
+type kit[T Float] struct {
+	*family[T]
+	mu   sync.Mutex
+	free []*scratch[T]
+}
+
+// scratch is the state of one call: the job, and a lane a worker.
+type scratch[T Float] struct {
+	job    job[T]
+	lanes  []*lane[T]
+	pa, pb []T // shared packed operands
+}
+
+// lane is the scratch of one worker.
+type lane[T Float] struct {
+	_      [64]byte
+	t      tile[T]
+	pa, pb []T
+	_      [64]byte
+}
+
+// take returns scratch with a lane for each of threads workers.
+func (w *kit[T]) take(threads int) *scratch[T] {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if n := len(w.free); n > 0 {
+		s := w.free[n-1]
+		w.free = w.free[:n-1]
+		return s
+	}
+	s := &scratch[T]{}
+	for range threads {
+		s.lanes = append(s.lanes, &lane[T]{})
+	}
+	return s
+}
+
+// give takes scratch back and forgets the operands.
+func (w *kit[T]) give(s *scratch[T]) {
+	s.job.product = product[T]{}
+	for _, l := range s.lanes {
+		l.t.a, l.t.b, l.t.c = nil, nil, nil
+	}
+	w.mu.Lock()
+	w.free = append(w.free, s)
+	w.mu.Unlock()
+}
+
+// grow returns buf or a longer one of at least n elements.
+func grow[T Float](buf []T, n int) []T {
+	if len(buf) >= n {
+		return buf
+	}
+	return aligned[T](n)
+}
+
+// job runs a product as a [Task].
+type job[T Float] struct {
+	product[T]
+	plan
+	*family[T]
+	s      *scratch[T]
+	k0, kn int // the slice of k in work, when shared
+	phase  int
+}
+
+// kitOf returns the engine's kit for T.
+func kitOf[T Float](e *Engine) *kit[T] {
+	var k any = &e.s
+	if w, ok := k.(*kit[T]); ok {
+		return w
+	}
+	k = &e.d
+	return k.(*kit[T])
+}
+
+// multiply runs p on e.
+func multiply[T Float](e *Engine, p *product[T]) {
+	w := kitOf[T](e)
+	s := w.take(e.threads)
+	j := &s.job
+	j.product, j.family, j.s = *p, w.family, s
+	j.plan = w.planFor(p)
+	j.reserve()
+	if j.shared {
+		j.runShared(e)
+	} else {
+		e.Run(j.mchunks*j.nchunks, j)
+	}
+	w.give(s)
+}
+
+// reserve makes the buffers that the plan needs, before the workers start.
+func (j *job[T]) reserve() {
+	for _, l := range j.s.lanes {
+		if j.packA {
+			l.pa = grow(l.pa, (j.height+j.mr)*j.depth)
+		}
+		if j.packB {
+			l.pb = grow(l.pb, j.nr*j.depth)
+		}
+	}
+}
+
+// runShared is filled in by the shared plan.
+func (j *job[T]) runShared(*Engine) {}
+
+// Do works on one chunk: rows [i0, i1) by columns [j0, j1) over all of k.
+func (j *job[T]) Do(chunk, worker int) {
+	i0, i1 := span(j.m, j.mchunks, chunk/j.nchunks)
+	panels := ceil(j.n, j.nr)
+	j0, j1 := span(panels, j.nchunks, chunk%j.nchunks)
+	j0, j1 = j0*j.nr, min(j1*j.nr, j.n)
+	if j.lower && j0 >= i1 {
+		return
+	}
+	l := j.s.lanes[worker]
+	for k0 := 0; k0 < j.k; k0 += j.depth {
+		j.slice(l, i0, i1, j0, j1, k0, min(j.depth, j.k-k0))
+	}
+}
+
+// slice adds the product over k in [k0, k0+kn) to one chunk.
+func (j *job[T]) slice(l *lane[T], i0, i1, j0, j1, k0, kn int) {
+	if j.packA {
+		j.packRows(l.pa, i0, i1, k0, kn)
+	}
+	t := &l.t
+	t.k, t.alpha, t.beta, t.mode = kn, j.alpha, j.beta, j.mode(k0 == 0)
+	t.ldc = j.ldc
+	for c0 := j0; c0 < j1; c0 += j.nr {
+		if j.lower && c0 >= i1 {
+			return
+		}
+		t.width = min(j.nr, j1-c0)
+		if j.packB || t.width < j.nr && !j.masked {
+			j.packColumns(l.pb, c0, t.width, k0, kn)
+			t.b, t.ldb = l.pb, j.nr
+		} else {
+			t.b, t.ldb = j.opB(k0, c0), j.ldb
+		}
+		j.column(t, l.pa, i0, i1, c0, k0)
+	}
+}
+
+// packRows packs rows [i0, i1) of a slice, tile by tile, k-major.
+func (j *job[T]) packRows(dst []T, i0, i1, k0, kn int) {
+	tiles := ceil(i1-i0, j.mr)
+	for q, at := 0, 0; q < tiles; q++ {
+		r0, r1 := span(i1-i0, tiles, q)
+		rows := r1 - r0
+		src := j.opA(i0+r0, k0)
+		if j.ta {
+			j.copyPanel(dst[at:], rows, src, j.lda, kn, rows, rows)
+		} else {
+			j.turnPanel(dst[at:], rows, src, j.lda, kn, rows, rows)
+		}
+		at += rows * kn
+	}
+}
+
+// packColumns packs width columns of a slice as rows of nr, zero padded.
+func (j *job[T]) packColumns(dst []T, c0, width, k0, kn int) {
+	src := j.opB(k0, c0)
+	if j.tb {
+		j.turnPanel(dst, j.nr, src, j.ldb, kn, width, j.nr)
+	} else {
+		j.copyPanel(dst, j.nr, src, j.ldb, kn, width, j.nr)
+	}
+}
+
+// column runs the tiles of rows [i0, i1) on one panel. Rows are cut into equal
+// tiles, the taller ones first, so that no tile is a sliver: two runs of tiles.
+func (j *job[T]) column(t *tile[T], pa []T, i0, i1, c0, k0 int) {
+	tiles := ceil(i1-i0, j.mr)
+	rows, tall := (i1-i0)/tiles, (i1-i0)%tiles
+	if j.lower {
+		j.columnLower(t, pa, i0, i1, c0, k0)
+		return
+	}
+	j.stack(t, pa, i0, i0, c0, k0, rows+1, tall)
+	j.stack(t, pa, i0, i0+tall*(rows+1), c0, k0, rows, tiles-tall)
+}
+
+// columnLower is column for the tiles that reach the diagonal. Those that end
+// above column half of the panel run in the narrow kernels.
+func (j *job[T]) columnLower(t *tile[T], pa []T, i0, i1, c0, k0 int) {
+	tiles := ceil(i1-i0, j.mr)
+	width := t.width
+	for q := range tiles {
+		r0, r1 := span(i1-i0, tiles, q)
+		if i0+r1 <= c0 {
+			continue
+		}
+		t.width = width
+		if i0+r1 <= c0+j.half {
+			t.width = min(width, j.half)
+		}
+		t.diag = i0 + r0 - c0
+		j.stack(t, pa, i0, i0+r0, c0, k0, r1-r0, 1)
+	}
+	t.width = width
+}
+
+// stack runs count tiles of equal height from row r0.
+func (j *job[T]) stack(t *tile[T], pa []T, i0, r0, c0, k0, rows, count int) {
+	if count == 0 {
+		return
+	}
+	t.rows, t.count = rows, count
+	t.c = j.c[r0*j.ldc+c0:]
+	byCol := j.packA || j.ta
+	switch {
+	case j.packA:
+		t.a, t.lda, t.astep = pa[(r0-i0)*t.k:], rows, rows*t.k
+	case j.ta:
+		t.a, t.lda, t.astep = j.opA(r0, k0), j.lda, rows
+	default:
+		t.a, t.lda, t.astep = j.opA(r0, k0), j.lda, rows*j.lda
+	}
+	switch narrow := t.width <= j.half; {
+	case byCol && narrow:
+		j.byColHalf[rows](t)
+	case byCol:
+		j.byCol[rows](t)
+	case narrow:
+		j.byRowHalf[rows](t)
+	default:
+		j.byRow[rows](t)
+	}
+}
+
+// span cuts n into parts and returns the bounds of the given one; longer parts
+// come first.
+func span(n, parts, part int) (lo, hi int) {
+	size, long := n/parts, n%parts
+	lo = part*size + min(part, long)
+	hi = lo + size
+	if part < long {
+		hi++
+	}
+	return lo, hi
+}
+
+// ceil returns n/d rounded up.
+func ceil(n, d int) int { return (n + d - 1) / d }

@@ -1,0 +1,67 @@
+package gemm
+
+// Sgemm sets c = alpha*op(a)*op(b) + beta*c; op(a) is m×k, op(b) is k×n, c is m×n,
+// all row-major, and op transposes when ta or tb says so. c must not overlap a or b.
+// With beta 0, c need not be initialised; with alpha 0 or k 0, a and b are not read.
+// It panics on negative sizes, short strides and short slices.
+func (e *Engine) Sgemm(ta, tb bool, m, n, k int, alpha float32, a []float32, lda int, b []float32, ldb int, beta float32, c []float32, ldc int) {
+	gemm(e, ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc)
+}
+
+// Dgemm is Sgemm in float64.
+func (e *Engine) Dgemm(ta, tb bool, m, n, k int, alpha float64, a []float64, lda int, b []float64, ldb int, beta float64, c []float64, ldc int) {
+	gemm(e, ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc)
+}
+
+// Mul sets c = alpha*op(a)*op(b) + beta*c, dispatching on the element type. The
+// sizes are those of c and of op(a); it panics when they do not fit together.
+func Mul[T Float](e *Engine, ta, tb bool, alpha T, a, b Matrix[T], beta T, c Matrix[T]) {
+	m, k := a.Rows, a.Cols
+	if ta {
+		m, k = k, m
+	}
+	l, n := b.Rows, b.Cols
+	if tb {
+		l, n = n, l
+	}
+	if k != l || m != c.Rows || n != c.Cols {
+		panic("gemm: sizes of a, b and c do not fit")
+	}
+	gemm(e, ta, tb, m, n, k, alpha, a.Data, a.Stride, b.Data, b.Stride, beta, c.Data, c.Stride)
+}
+
+func gemm[T Float](e *Engine, ta, tb bool, m, n, k int, alpha T, a []T, lda int, b []T, ldb int, beta T, c []T, ldc int) {
+	checkSizes(m, n, k)
+	checkMatrix(m, n, c, ldc, "gemm: ldc < n", "gemm: c is too short")
+	if m == 0 || n == 0 {
+		return
+	}
+	if alpha == 0 || k == 0 {
+		scale(m, n, beta, c, ldc)
+		return
+	}
+	checkOp(ta, m, k, a, lda, "gemm: lda is too small", "gemm: a is too short")
+	checkOp(tb, k, n, b, ldb, "gemm: ldb is too small", "gemm: b is too short")
+	multiply(e, &product[T]{ta: ta, tb: tb, m: m, n: n, k: k, alpha: alpha, beta: beta,
+		a: a, b: b, c: c, lda: lda, ldb: ldb, ldc: ldc})
+}
+
+// scale sets c = beta*c; with beta 0 it does not read c.
+func scale[T Float](m, n int, beta T, c []T, ldc int) {
+	if beta == 1 {
+		return
+	}
+	for i := range m {
+		scaleRow(beta, c[i*ldc:i*ldc+n])
+	}
+}
+
+func scaleRow[T Float](beta T, row []T) {
+	if beta == 0 {
+		clear(row)
+		return
+	}
+	for j := range row {
+		row[j] *= beta
+	}
+}

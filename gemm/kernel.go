@@ -1,0 +1,104 @@
+package gemm
+
+import (
+	"errors"
+	"fmt"
+)
+
+// Kernel names a kernel set.
+type Kernel int
+
+// The kernel sets. Auto is the best one that this CPU and build have.
+const (
+	Auto Kernel = iota
+	Generic
+	AVX2
+	AVX512
+)
+
+// String returns the name that [Engine.Kernels] reports.
+func (k Kernel) String() string {
+	switch k {
+	case Auto:
+		return "auto"
+	case Generic:
+		return "generic"
+	case AVX2:
+		return "avx2"
+	case AVX512:
+		return "avx512"
+	}
+	return fmt.Sprintf("Kernel(%d)", int(k))
+}
+
+// check reports whether k can run here.
+func (k Kernel) check() error {
+	switch {
+	case k < Auto || k > AVX512:
+		return fmt.Errorf("gemm: Kernel is %d, want Auto, Generic, AVX2 or AVX512", int(k))
+	case !k.available():
+		return fmt.Errorf("gemm: kernel set %v is not on this CPU or in this build: %w", k, errors.ErrUnsupported)
+	}
+	return nil
+}
+
+// available reports whether this CPU and build have k.
+func (k Kernel) available() bool { return k <= Generic || k <= best() }
+
+// resolve turns Auto into the set that it stands for.
+func (k Kernel) resolve() Kernel {
+	if k == Auto {
+		return best()
+	}
+	return k
+}
+
+// Store modes of a tile, combined by or: the product is scaled by alpha first,
+// then C is added, or beta times C, or nothing.
+const (
+	modeScale = 1 << iota // multiply the product by alpha
+	modeAdd               // add c
+	modeBeta              // add beta*c
+	modeLower             // store only columns <= row + diag
+)
+
+// tile is one kernel call: count tiles, one below the other, of rows×width
+// elements of C. The assembly reads it by offset (see tileOffsets in _gen).
+type tile[T Float] struct {
+	a, b, c []T // from the first element to use
+	lda     int // elements: between rows of a, or between its columns when k-major
+	ldb     int // elements between rows of b
+	ldc     int // elements between rows of c
+	k       int // depth, >= 1
+	count   int // tiles, >= 1
+	astep   int // elements between tiles in a
+	width   int // columns, 1 to the family's nr
+	mode    int
+	diag    int // modeLower: last column stored in the first row, >= -16
+	rows    int // rows of one tile, 1 to the family's mr
+	alpha   T
+	beta    T
+}
+
+// family is a kernel set for one element type, with the blocking that suits it.
+// Every kernel forms an element as one chain of multiply-adds over k in order, so
+// that results depend on the slices of k only, not on tiles, panels or threads.
+type family[T Float] struct {
+	mr, nr int
+	half   int  // narrower tile width, or nr: a panel of at most half columns uses it
+	masked bool // kernels read partial panels of b in place
+
+	// byRow and byCol are indexed by rows; a is row-major or k-major.
+	byRow, byCol         []func(*tile[T])
+	byRowHalf, byColHalf []func(*tile[T])
+
+	// copyPanel sets dst[r*ldd+x] = src[r*lds+x] for r < depth, x < width, and
+	// zero for x in [width, pad).
+	copyPanel func(dst []T, ldd int, src []T, lds, depth, width, pad int)
+	// turnPanel sets dst[r*ldd+x] = src[x*lds+r] likewise.
+	turnPanel func(dst []T, ldd int, src []T, lds, depth, width, pad int)
+
+	kc int // depth of a slice: a panel of kc×nr stays in the first-level cache
+	mc int // rows of a block: a block of mc×kc stays in the second-level cache
+	nc int // columns of a group of panels
+}

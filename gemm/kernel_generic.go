@@ -1,0 +1,119 @@
+package gemm
+
+// The portable kernels are the specification: the assembly is tested against
+// them. They are also what other architectures and the tag noasm run.
+
+// genericFamily is the portable kernel set. Its tile is 4×4: with 2 rows at a
+// time, 8 sums and 6 operands fit the 15 float registers that compilers have.
+func genericFamily[T Float]() *family[T] {
+	f := &family[T]{
+		mr: 4, nr: 4, half: 4, masked: true,
+		copyPanel: copyPanel[T], turnPanel: turnPanel[T],
+		kc: 256, mc: 128, nc: 256,
+	}
+	for range f.mr + 1 {
+		f.byRow = append(f.byRow, tileByRow[T])
+		f.byCol = append(f.byCol, tileByCol[T])
+	}
+	f.byRowHalf, f.byColHalf = f.byRow, f.byCol
+	return f
+}
+
+// tileByRow is the kernel for row-major a.
+func tileByRow[T Float](t *tile[T]) { tileLoop(t, t.lda, 1) }
+
+// tileByCol is the kernel for k-major a.
+func tileByCol[T Float](t *tile[T]) { tileLoop(t, 1, t.lda) }
+
+// tileLoop runs the tiles of t; element (i, l) of a is a[i*ra+l*ca].
+func tileLoop[T Float](t *tile[T], ra, ca int) {
+	for q := range t.count {
+		for i := 0; i < t.rows; i += 2 {
+			a := t.a[q*t.astep+i*ra:]
+			row := q*t.rows + i
+			if i+2 <= t.rows && t.width == 4 {
+				s := dot2x4(t.k, a, ra, ca, t.b, t.ldb)
+				t.store(row, s[:4])
+				t.store(row+1, s[4:])
+				continue
+			}
+			for r := range min(2, t.rows-i) {
+				s := dot1x4(t.k, a[r*ra:], ca, t.b, t.ldb, t.width)
+				t.store(row+r, s[:t.width])
+			}
+		}
+	}
+}
+
+// dot2x4 returns two rows of four sums.
+func dot2x4[T Float](k int, a []T, ra, ca int, b []T, ldb int) [8]T {
+	var s00, s01, s02, s03, s10, s11, s12, s13 T
+	x, y := 0, 0
+	for range k {
+		a0, a1 := a[x], a[x+ra]
+		p := b[y : y+4 : y+4]
+		s00 += a0 * p[0]
+		s01 += a0 * p[1]
+		s02 += a0 * p[2]
+		s03 += a0 * p[3]
+		s10 += a1 * p[0]
+		s11 += a1 * p[1]
+		s12 += a1 * p[2]
+		s13 += a1 * p[3]
+		x += ca
+		y += ldb
+	}
+	return [8]T{s00, s01, s02, s03, s10, s11, s12, s13}
+}
+
+// dot1x4 returns one row of width <= 4 sums.
+func dot1x4[T Float](k int, a []T, ca int, b []T, ldb, width int) (s [4]T) {
+	for l := range k {
+		v := a[l*ca]
+		for j, w := range b[l*ldb : l*ldb+width] {
+			s[j] += v * w
+		}
+	}
+	return s
+}
+
+// store writes one row of sums as the mode says.
+func (t *tile[T]) store(row int, s []T) {
+	c := t.c[row*t.ldc:]
+	for j, v := range s {
+		if t.mode&modeLower != 0 && j > row+t.diag {
+			return
+		}
+		if t.mode&modeScale != 0 {
+			v *= t.alpha
+		}
+		switch {
+		case t.mode&modeAdd != 0:
+			v += c[j]
+		case t.mode&modeBeta != 0:
+			v += t.beta * c[j]
+		}
+		c[j] = v
+	}
+}
+
+// copyPanel copies depth rows of width elements and pads each with zeros.
+func copyPanel[T Float](dst []T, ldd int, src []T, lds, depth, width, pad int) {
+	for r := range depth {
+		d := dst[r*ldd : r*ldd+pad]
+		copy(d, src[r*lds:r*lds+width])
+		clear(d[width:])
+	}
+}
+
+// turnPanel transposes width rows of depth elements and pads with zeros.
+func turnPanel[T Float](dst []T, ldd int, src []T, lds, depth, width, pad int) {
+	for x := range width {
+		for r, v := range src[x*lds : x*lds+depth] {
+			dst[r*ldd+x] = v
+		}
+	}
+	for r := range depth {
+		clear(dst[r*ldd+width : r*ldd+pad])
+	}
+}
