@@ -33,36 +33,47 @@ type Config struct {
 }
 
 // Model describes the network: a preset, explicit values, or a preset with some
-// values replaced. Names are those of OLMo-core.
+// values replaced. Names are those of OLMo-core; 0 and "" take the default of
+// the architecture, which the resolved file states.
 type Model struct {
-	Preset           string    `yaml:"preset" doc:"a published size, such as olmo2-1B; the keys below then replace single values of it"`
-	Arch             string    `yaml:"arch" oneof:"olmo1 olmo2 olmo3" doc:"block structure: olmo1 pre-norm, olmo2 reordered norm with QK-norm, olmo3 with sliding windows"`
-	DModel           int       `yaml:"d_model" range:"[1,65536]" doc:"hidden size"`
-	NLayers          int       `yaml:"n_layers" range:"[1,1024]" doc:"number of blocks"`
-	NHeads           int       `yaml:"n_heads" range:"[1,1024]" doc:"query heads"`
-	NKVHeads         int       `yaml:"n_kv_heads" range:"[0,1024]" doc:"key and value heads, 0 = n_heads"`
-	HeadDim          int       `yaml:"head_dim" range:"[0,4096]" doc:"width of a head, 0 = d_model / n_heads"`
-	HiddenSize       int       `yaml:"hidden_size" range:"[0,1048576]" doc:"MLP hidden size, 0 = 8/3 d_model rounded up to a multiple of 256"`
-	VocabSize        int       `yaml:"vocab_size" range:"[0,4194304]" doc:"rows of the embedding, 0 = the tokenizer's"`
-	TieEmbeddings    bool      `yaml:"tie_word_embeddings" doc:"use the embedding as output projection"`
-	NormEps          float64   `yaml:"norm_eps" range:"[0,1)" doc:"epsilon of the norms, 0 = the architecture's (1e-6, olmo1 1e-5)"`
-	RopeTheta        float64   `yaml:"rope_theta" range:"[0,inf)" doc:"base of the rotary embedding, 0 = the architecture's (500000, olmo1 10000)"`
-	ClipQKV          float64   `yaml:"clip_qkv" range:"[0,inf)" doc:"clamp of the q, k, v projections (olmo1), 0 = none"`
-	SlidingWindow    []int     `yaml:"sliding_window" doc:"window of layer i is element i modulo the length, -1 = full (olmo3)"`
-	Yarn             Yarn      `yaml:"yarn" doc:"YaRN scaling of the full-attention layers (olmo3)"`
-	DocumentMask     bool      `yaml:"document_mask" doc:"attend only within a document"`
-	Init             string    `yaml:"init" oneof:"normal mitchell full_megatron llama llama_depth fan_in" doc:"initialisation scheme"`
-	InitStd          float64   `yaml:"init_std" range:"(0,inf)" doc:"standard deviation of the initial weights"`
-	InitCutoff       float64   `yaml:"init_cutoff" range:"[0,inf)" doc:"truncation in standard deviations, 0 = none"`
-	EmbeddingInitStd float64   `yaml:"embedding_init_std" range:"[0,inf)" doc:"standard deviation of the embedding, 0 = the scheme's"`
+	Preset            string      `yaml:"preset" doc:"a published size, such as olmo2_1B; the keys below then replace single values of it"`
+	Arch              string      `yaml:"arch" oneof:"olmo1 olmo2 olmo3" doc:"generation: olmo1 pre-norm, olmo2 norms on the outputs and QK-norm, olmo3 with sliding windows"`
+	DModel            int         `yaml:"d_model" range:"[0,1048576]" doc:"width of the residual stream"`
+	NLayers           int         `yaml:"n_layers" range:"[0,1048576]" doc:"number of blocks"`
+	NHeads            int         `yaml:"n_heads" range:"[0,1048576]" doc:"query heads"`
+	NKVHeads          int         `yaml:"n_kv_heads" range:"[0,1048576]" doc:"key and value heads, 0 = n_heads"`
+	HeadDim           int         `yaml:"head_dim" range:"[0,1048576]" doc:"width of a head, 0 = d_model / n_heads"`
+	HiddenSize        int         `yaml:"hidden_size" range:"[0,1048576]" doc:"width of the MLP, 0 = 8/3 d_model rounded up to a multiple of 256"`
+	VocabSize         int         `yaml:"vocab_size" range:"[0,1048576]" doc:"rows of embedding and head, 0 = the byte tokenizer's"`
+	MaxSequenceLength int         `yaml:"max_sequence_length" range:"[0,16777216]" doc:"written to exported files, 0 = data.sequence_length"`
+	RopeTheta         float64     `yaml:"rope_theta" range:"[0,inf)" doc:"base of the rotary frequencies, 0 = 500000 (olmo1 10000)"`
+	RopeScaling       RopeScaling `yaml:"rope_scaling" doc:"YaRN scaling of the layers with full attention"`
+	NormEps           float64     `yaml:"norm_eps" range:"[0,1)" doc:"added to the mean square or variance, 0 = 1e-6 (olmo1 1e-5)"`
+	ClipQKV           float64     `yaml:"clip_qkv" range:"[0,inf)" doc:"clamp of the q, k and v projections, 0 = none"`
+	TieEmbeddings     bool        `yaml:"tie_word_embeddings" doc:"use the embedding as output projection"`
+	SlidingWindow     []int       `yaml:"sliding_window" range:"[-1,inf)" doc:"window of layer i is item i modulo the length, -1 = full; empty = full (olmo3 [4096, 4096, 4096, -1])"`
+	SlidingLastLayer  bool        `yaml:"sliding_last_layer" doc:"keep the window on the last layer, which otherwise sees everything"`
+	Norm              string      `yaml:"norm" oneof:"layer rms" doc:"kind of norm: layer without parameters (olmo1) or rms"`
+	NormPlace         string      `yaml:"norm_place" oneof:"pre post" doc:"norms on the input (olmo1) or on the output of attention and MLP"`
+	QKNorm            string      `yaml:"qk_norm" oneof:"none full" doc:"RMSNorm over the projected width of q and k, or none (olmo1)"`
+	Init              string      `yaml:"init_method" oneof:"normal mitchell full_megatron llama llama_depth fan_in" doc:"initialisation scheme"`
+	InitStd           float64     `yaml:"init_std" range:"(0,inf)" doc:"standard deviation of the initial weights"`
+	InitCutoff        float64     `yaml:"init_cutoff" range:"[0,inf)" doc:"truncation in standard deviations, 0 = none"`
+	EmbeddingInitStd  float64     `yaml:"embedding_init_std" range:"[0,inf)" doc:"standard deviation of the embedding, 0 = the scheme's"`
+	ScaleEmbInit      bool        `yaml:"scale_emb_init" doc:"multiply the embedding's standard deviation by the root of d_model (full_megatron)"`
 }
 
-// Yarn is the long-context rotary scaling of OLMo-3.
-type Yarn struct {
-	Factor        float64 `yaml:"factor" range:"[0,inf)" doc:"extension factor, 0 = no scaling"`
-	BetaFast      float64 `yaml:"beta_fast" range:"(0,inf)" doc:"rotations above which a frequency is kept"`
-	BetaSlow      float64 `yaml:"beta_slow" range:"(0,inf)" doc:"rotations below which a frequency is divided by the factor"`
-	OldContextLen int     `yaml:"old_context_len" range:"[1,inf)" doc:"sequence length before the extension"`
+// RopeScaling stretches the rotary frequencies beyond the context of training.
+type RopeScaling struct {
+	Kind               string  `yaml:"kind" oneof:"none yarn linear abf llama3" doc:"none, yarn (OLMo-3), linear, abf (new base) or llama3"`
+	Factor             float64 `yaml:"factor" range:"[0,inf)" doc:"new context over the old one (yarn, linear, llama3)"`
+	BetaFast           float64 `yaml:"beta_fast" range:"[0,inf)" doc:"rotations above which a frequency is kept, 0 = 32 (yarn)"`
+	BetaSlow           float64 `yaml:"beta_slow" range:"[0,inf)" doc:"rotations below which a frequency is divided by the factor, 0 = 1 (yarn)"`
+	OldContextLen      int     `yaml:"old_context_len" range:"[0,inf)" doc:"context of training, 0 = 8192 (yarn, llama3)"`
+	AttentionFactor    float64 `yaml:"attention_factor" range:"[0,inf)" doc:"multiplies cos and sin, 0 = 0.1 ln(factor) + 1 (yarn)"`
+	NewTheta           float64 `yaml:"new_theta" range:"[0,inf)" doc:"the new base (abf)"`
+	LowFreqProportion  float64 `yaml:"low_freq_proportion" range:"[0,1)" doc:"lower bound of the interpolated band (llama3)"`
+	HighFreqProportion float64 `yaml:"high_freq_proportion" range:"[0,1)" doc:"upper bound of the interpolated band, 0 = 0.25 (llama3)"`
 }
 
 // Data says which tokens are read. Exactly one of Corpus and Paths is used.
@@ -77,7 +88,7 @@ type Data struct {
 	Order          string         `yaml:"order" oneof:"core legacy" doc:"order of the instances: that of OLMo-core or of the legacy trainer"`
 	EOS            int            `yaml:"eos_token_id" range:"[-1,inf)" doc:"end-of-document token, -1 = the tokenizer's"`
 	Pad            int            `yaml:"pad_token_id" range:"[-1,inf)" doc:"padding token, -1 = the tokenizer's"`
-	DocLengths     bool           `yaml:"generate_doc_lengths" doc:"find document boundaries in each instance; needed for model.document_mask"`
+	DocLengths     bool           `yaml:"generate_doc_lengths" doc:"attend only within a document (document mask)"`
 	InstanceFilter InstanceFilter `yaml:"instance_filter" doc:"mask instances that repeat themselves"`
 	CacheFolder    string         `yaml:"cache_folder" doc:"where prepared corpora lie; empty = the user's cache folder"`
 	HeldOut        float64        `yaml:"held_out" range:"[0,1)" doc:"share of a corpus or text file kept for evaluation"`
@@ -111,7 +122,7 @@ type Train struct {
 // Optimizer chooses the update rule. Matrix parameters inside the blocks go to
 // the named method; embeddings, head and norms go to AdamW.
 type Optimizer struct {
-	Name                  string     `yaml:"name" oneof:"adamw shampoo soap kl-shampoo kl-soap" doc:"the method"`
+	Name                  string     `yaml:"name" oneof:"adamw lionw shampoo soap kl-shampoo kl-soap" doc:"the method"`
 	LR                    float64    `yaml:"lr" range:"(0,inf)" doc:"peak learning rate"`
 	AuxLR                 float64    `yaml:"aux_lr" range:"[0,inf)" doc:"peak learning rate of the AdamW part of the second-order methods, 0 = lr"`
 	Betas                 [2]float64 `yaml:"betas" range:"[0,1)" doc:"decay of the first and second moment"`

@@ -35,7 +35,7 @@ func Default() Config {
 func defaultModel() Model {
 	return Model{
 		Arch: "olmo2", Init: "normal", InitStd: 0.02, InitCutoff: 3,
-		Yarn: Yarn{BetaFast: 32, BetaSlow: 1, OldContextLen: 8192},
+		RopeScaling: RopeScaling{Kind: "none"},
 	}
 }
 

@@ -1,0 +1,106 @@
+package config
+
+import (
+	"reflect"
+
+	"github.com/asteria-runtime/asteria/trainer-olmo/model"
+	"github.com/asteria-runtime/asteria/trainer-olmo/tokenizer"
+)
+
+// resolve writes out the defaults that depend on other keys.
+func (c *Config) resolve() {
+	if c.Model.VocabSize == 0 && c.Data.Tokenizer == tokenizer.ByteName {
+		c.Model.VocabSize = tokenizer.ByteVocab
+	}
+	if c.Model.MaxSequenceLength == 0 {
+		c.Model.MaxSequenceLength = c.Data.SequenceLength
+	}
+	if c.Train.MicroBatchSize == 0 {
+		c.Train.MicroBatchSize = c.Train.GlobalBatchSize
+	}
+	if c.Optimizer.AuxLR == 0 {
+		c.Optimizer.AuxLR = c.Optimizer.LR
+	}
+	if c.Optimizer.StartStep == 0 {
+		c.Optimizer.StartStep = c.Optimizer.PreconditionFrequency
+	}
+	// Sizes that are missing are reported by the validator, not filled in.
+	if c.Model.DModel > 0 && c.Model.NHeads > 0 {
+		c.Model.take(c2m(&c.Model).Resolved())
+	}
+}
+
+// decodePreset fills the model section from model.preset before the other keys
+// of the section are decoded over it.
+func (l *loader) decodePreset(d *decoder, tree *node, c *Config) {
+	n := tree.path("model.preset")
+	if n == nil || n.kind != scalarKind || n.text == "" {
+		return
+	}
+	m, err := model.Preset(n.text)
+	if err != nil {
+		d.fault(n.at, "model.preset", "%q is not a preset%s", n.text, presetHint(n.text))
+		return
+	}
+	c.Model.take(m)
+}
+
+// presetHint proposes a near preset or lists them all.
+func presetHint(name string) string {
+	names := model.PresetNames()
+	if hint := didYouMean(name, names); hint != "" {
+		return hint
+	}
+	return "; allowed: " + list(names)
+}
+
+// take copies a model.Config into the section, key by key of equal name.
+func (m *Model) take(c model.Config) {
+	copyKeys(reflect.ValueOf(m).Elem(), reflect.ValueOf(c))
+	m.RopeScaling.Kind = or(m.RopeScaling.Kind, "none")
+}
+
+// c2m is the section as the model package wants it.
+func c2m(m *Model) model.Config {
+	var c model.Config
+	copyKeys(reflect.ValueOf(&c).Elem(), reflect.ValueOf(*m))
+	return c
+}
+
+// ModelConfig is the network as the model package wants it.
+func (c *Config) ModelConfig() model.Config { return c2m(&c.Model) }
+
+// copyKeys sets each field of dst from the field of src with the same YAML key;
+// keys that one side lacks are left alone. A test holds the two structs to the
+// same keys.
+func copyKeys(dst, src reflect.Value) {
+	from := map[string]reflect.Value{}
+	collect(from, src)
+	to := map[string]reflect.Value{}
+	collect(to, dst)
+	for key, v := range to {
+		s, ok := from[key]
+		switch {
+		case !ok:
+		case v.Kind() == reflect.Struct:
+			copyKeys(v, s)
+		default:
+			v.Set(s.Convert(v.Type()))
+		}
+	}
+}
+
+// collect maps the YAML keys of one level to their fields; embedded structs
+// belong to the level that embeds them.
+func collect(into map[string]reflect.Value, v reflect.Value) {
+	for i := range v.NumField() {
+		f := v.Type().Field(i)
+		if f.Anonymous {
+			collect(into, v.Field(i))
+			continue
+		}
+		if key := f.Tag.Get("yaml"); key != "" && key != "-" {
+			into[key] = v.Field(i)
+		}
+	}
+}
