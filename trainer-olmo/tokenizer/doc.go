@@ -17,8 +17,9 @@
 // The patterns use a lookahead, which Go's regexp lacks, so each is a scanner
 // here; other patterns are refused. Text need not be valid UTF-8: a byte that
 // is not part of a rune counts as a symbol of its own (neither letter, digit
-// nor space), and encoding then decoding returns the very bytes unless a
-// normalizer changed them.
+// nor space), and encoding then decoding returns the very bytes, except where a
+// normalizer changed them, and where the vocabulary lacks one of the 13 bytes
+// that UTF-8 never uses (gpt-neox-olmo-dolma-v1_5 does): it becomes U+FFFD.
 //
 // A Tokenizer belongs to one goroutine: it holds scratch memory and a bounded
 // cache of words. Clone gives another goroutine its own scratch over the same

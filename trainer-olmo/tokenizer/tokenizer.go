@@ -44,5 +44,9 @@ func Open(name string) (Tokenizer, error) {
 	if name == ByteName {
 		return Byte(), nil
 	}
-	return Load(name)
+	t, err := Load(name)
+	if err != nil {
+		return nil, err
+	}
+	return t, nil
 }
