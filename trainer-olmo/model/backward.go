@@ -1,0 +1,276 @@
+package model
+
+import (
+	"github.com/asteria-runtime/asteria/gemm"
+	"github.com/asteria-runtime/asteria/gemm/vec"
+)
+
+// backward runs the blocks in reverse. w.dx holds the gradient of the final
+// norm's output at the start, and of the residual stream from then on.
+func (p *pass[T]) backward(tokens []int32, obs Observer) {
+	w := p.w
+	p.normGrad(false, w.dx, w.final, p.m.norm, w.nScale, w.nMean)
+	for l := len(w.layers) - 1; l >= 0; l-- {
+		if obs != nil {
+			obs.PreBackward(l)
+		}
+		p.mlpBackward(l)
+		p.attentionBackward(l)
+		if obs != nil {
+			obs.PostBackward(l)
+		}
+	}
+	p.scatter = scatterTask[T]{tokens: tokens, grad: p.m.embed.grad, dx: w.dx}
+	p.m.eng.Run((p.m.cfg.DModel+scatterCols-1)/scatterCols, &p.scatter)
+}
+
+func (p *pass[T]) mlpBackward(l int) {
+	w, a, b := p.w, &p.w.layers[l], &p.m.blocks[l]
+	dout := p.outputGrad(a.b, b.mlpNorm, a.bScale, a.bMean)
+	p.linearGrad(w.dact, dout, a.act, b.down)
+	p.swigluBack = swigluBackTask[T]{hidden: p.m.cfg.HiddenSize, n: w.tokens(), gu: a.gu, dact: w.dact}
+	p.rows(&p.swigluBack)
+	p.inputGrad(a.gu, a.h, a.b, b.gateUp, b.mlpNorm, a.bScale, a.bMean)
+}
+
+func (p *pass[T]) attentionBackward(l int) {
+	w, a, b := p.w, &p.w.layers[l], &p.m.blocks[l]
+	dout := p.outputGrad(a.a, b.attNorm, a.aScale, a.aMean)
+	p.linearGrad(w.do, dout, a.o, b.o)
+	p.attendBack = attendBackTask[T]{attendTask[T]{m: p.m, w: w, layer: l}}
+	p.m.eng.Run(w.rows*p.m.cfg.NKVHeads, &p.attendBack)
+	p.join = joinTask[T]{m: p.m, w: w, layer: l}
+	p.rows(&p.join)
+	if p.m.cfg.QKNorm == "full" {
+		qw, kw := p.m.cfg.qWidth(), p.m.cfg.kvWidth()
+		p.addParts(b.qNorm.grad, 0, qw+kw)
+		p.addParts(b.kNorm.grad, qw, qw+kw)
+	}
+	p.inputGrad(w.dqkv, a.x, a.a, b.qkv, b.attNorm, a.aScale, a.aMean)
+}
+
+// outputGrad returns the gradient of what attention or MLP put out before the
+// residual sum: through the norm in a post-norm block, the stream's own
+// gradient in a pre-norm block.
+func (p *pass[T]) outputGrad(kept []T, norm vector[T], scale, mean []T) []T {
+	if p.m.cfg.NormPlace == PreNorm {
+		return p.w.dx
+	}
+	p.normGradTo(p.w.dy, false, p.w.dx, kept, norm, scale, mean)
+	return p.w.dy
+}
+
+// inputGrad adds to the weight's gradient, and adds dy*W to the stream's
+// gradient: directly, or through the norm of a pre-norm block. x is the stream
+// there, normed what the norm made of it.
+func (p *pass[T]) inputGrad(dy, x, normed []T, t tensor[T], norm vector[T], scale, mean []T) {
+	if p.m.cfg.NormPlace == PostNorm {
+		p.weightGrad(dy, x, t)
+		p.linearBack(p.w.dx, dy, t, 1)
+		return
+	}
+	p.weightGrad(dy, normed, t)
+	p.linearBack(p.w.dy, dy, t, 0)
+	p.normGradTo(p.w.dx, true, p.w.dy, x, norm, scale, mean)
+}
+
+// linearGrad is the gradient of y = x*Wᵀ: it sets dx and adds to W's gradient.
+func (p *pass[T]) linearGrad(dx, dy, x []T, t tensor[T]) {
+	p.linearBack(dx, dy, t, 0)
+	p.weightGrad(dy, x, t)
+}
+
+// linearBack sets dx = dy*W + beta*dx.
+func (p *pass[T]) linearBack(dx, dy []T, t tensor[T], beta T) {
+	n := p.w.tokens()
+	gemm.Mul(p.m.eng, false, false, 1, gemm.MatrixOf(n, t.value.Rows, dy), t.value, beta, gemm.MatrixOf(n, t.value.Cols, dx))
+}
+
+// weightGrad adds dyᵀ*x to the weight's gradient.
+func (p *pass[T]) weightGrad(dy, x []T, t tensor[T]) {
+	n := p.w.tokens()
+	gemm.Mul(p.m.eng, true, false, 1, gemm.MatrixOf(n, t.value.Rows, dy), gemm.MatrixOf(n, t.value.Cols, x), 1, t.grad)
+}
+
+// normGrad replaces the gradient dx of a norm's output by that of its input x.
+func (p *pass[T]) normGrad(add bool, dx, x []T, norm vector[T], scale, mean []T) {
+	p.normGradTo(dx, add, dx, x, norm, scale, mean)
+}
+
+// normGradTo sets dx, or adds to it, from the gradient dy of norm(x), and adds to
+// the weight's gradient.
+func (p *pass[T]) normGradTo(dx []T, add bool, dy, x []T, norm vector[T], scale, mean []T) {
+	d := p.m.cfg.DModel
+	p.normBack = normBackTask[T]{
+		workers: p.m.workers, kind: p.m.cfg.Norm, width: d, n: p.w.tokens(), add: add,
+		dx: dx, dy: dy, x: x, weight: norm.value, scale: scale, mean: mean, parts: p.w.partial,
+	}
+	p.rows(&p.normBack)
+	p.addParts(norm.grad, 0, d)
+}
+
+// addParts adds the chunks' parts of a norm's gradient in order. Parts have width
+// elements; those of this norm start at column at.
+func (p *pass[T]) addParts(grad []T, at, width int) {
+	if grad == nil {
+		return
+	}
+	chunks := (p.w.tokens() + rowChunk - 1) / rowChunk
+	for c := range chunks {
+		vec.Axpy(1, p.w.partial[c*width+at:c*width+at+len(grad)], grad)
+	}
+}
+
+// normBackTask is the gradient of normTask.
+type normBackTask[T gemm.Float] struct {
+	workers                        []*worker[T]
+	kind                           NormKind
+	width, n                       int
+	add                            bool
+	dx, dy, x, weight, scale, mean []T
+	parts                          []T // [chunks, width] of the weight's gradient
+}
+
+func (t *normBackTask[T]) Do(chunk, worker int) {
+	lo, hi := span(chunk, t.n)
+	wk := t.workers[worker]
+	part := t.parts[chunk*t.width : (chunk+1)*t.width]
+	clear(part)
+	for i := lo; i < hi; i++ {
+		at, end := i*t.width, (i+1)*t.width
+		out := t.dx[at:end]
+		if t.add {
+			out = wk.row[:t.width]
+		}
+		if t.kind == RMSNorm {
+			rmsBackward(out, part, t.dy[at:end], t.x[at:end], t.weight, t.scale[i], wk.tmp[:t.width])
+		} else {
+			layerBackward(out, t.dy[at:end], t.x[at:end], t.mean[i], t.scale[i])
+		}
+		if t.add {
+			vec.Axpy(1, out, t.dx[at:end])
+		}
+	}
+}
+
+// swigluBackTask turns gate and up into their gradients.
+type swigluBackTask[T gemm.Float] struct {
+	hidden, n int
+	gu, dact  []T
+}
+
+func (t *swigluBackTask[T]) Do(chunk, _ int) {
+	lo, hi := span(chunk, t.n)
+	for i := lo; i < hi; i++ {
+		gate := t.gu[2*i*t.hidden : (2*i+1)*t.hidden]
+		up := t.gu[(2*i+1)*t.hidden : 2*(i+1)*t.hidden]
+		vec.SwiGLUGrad(gate, up, gate, up, t.dact[i*t.hidden:(i+1)*t.hidden])
+	}
+}
+
+// attendBackTask is the gradient of one row and key head, over the query heads
+// that share it.
+type attendBackTask[T gemm.Float] struct{ attendTask[T] }
+
+func (t *attendBackTask[T]) Do(chunk, worker int) {
+	c, w := &t.m.cfg, t.w
+	row, kv := chunk/c.NKVHeads, chunk%c.NKVHeads
+	hd, group := c.HeadDim, c.NHeads/c.NKVHeads
+	kAt := chunk * w.seq * hd
+	g := headGrad[T]{
+		dk: gemm.MatrixOf(w.seq, hd, w.dk[kAt:]),
+		dv: gemm.MatrixOf(w.seq, hd, w.dv[kAt:]),
+	}
+	clear(g.dk.Data)
+	clear(g.dv.Data)
+	for h := kv * group; h < (kv+1)*group; h++ {
+		in := t.head(row, h)
+		g.dq = gemm.MatrixOf(w.seq, hd, w.dq[(row*c.NHeads+h)*w.seq*hd:])
+		g.do = columns(w.do, w.seq, c.qWidth(), row*w.seq, h*hd, hd)
+		t.m.workers[worker].att.backward(&in, &g)
+	}
+}
+
+// joinTask is the gradient of splitTask: it gathers the heads' gradients into
+// rows of the projection's, through rotation, QK-norm and clip.
+type joinTask[T gemm.Float] struct {
+	m     *Model[T]
+	w     *work[T]
+	layer int
+}
+
+func (t *joinTask[T]) Do(chunk, worker int) {
+	lo, hi := span(chunk, t.w.tokens())
+	c := &t.m.cfg
+	width := c.qWidth() + c.kvWidth()
+	part := t.w.partial[chunk*width : (chunk+1)*width]
+	clear(part)
+	for i := lo; i < hi; i++ {
+		t.row(i, t.m.workers[worker], part)
+	}
+}
+
+func (t *joinTask[T]) row(i int, wk *worker[T], part []T) {
+	c, w := &t.m.cfg, t.w
+	qw, kw := c.qWidth(), c.kvWidth()
+	width := qw + 2*kw
+	dst := w.dqkv[i*width : (i+1)*width]
+	t.gather(i, dst)
+	a, b := &w.layers[t.layer], &t.m.blocks[t.layer]
+	raw := a.qkv[i*width : (i+1)*width]
+	if c.QKNorm == "full" {
+		x := raw
+		if c.ClipQKV > 0 {
+			x = wk.row2[:width]
+			clip(x, raw, T(c.ClipQKV))
+		}
+		rmsBackward(dst[:qw], part[:qw], dst[:qw], x[:qw], b.qNorm.value, a.qScale[i], wk.tmp[:qw])
+		rmsBackward(dst[qw:qw+kw], part[qw:], dst[qw:qw+kw], x[qw:qw+kw], b.kNorm.value, a.kScale[i], wk.tmp[:kw])
+	}
+	if c.ClipQKV > 0 {
+		clipGrad(dst, raw, T(c.ClipQKV))
+	}
+}
+
+// gather sets dst to the gradients of one token's q, k and v, rotated back.
+func (t *joinTask[T]) gather(i int, dst []T) {
+	c, w := &t.m.cfg, t.w
+	qw, kw, hd := c.qWidth(), c.kvWidth(), c.HeadDim
+	row, pos := i/w.seq, i%w.seq
+	cos, sin := t.m.ropes[t.layer].at(pos)
+	for h := range c.NHeads {
+		rotateBack(dst[h*hd:(h+1)*hd], w.query(w.dq, c, row, h, pos), cos, sin)
+	}
+	for h := range c.NKVHeads {
+		rotateBack(dst[qw+h*hd:qw+(h+1)*hd], w.key(w.dk, c, row, h, pos), cos, sin)
+		copy(dst[qw+kw+h*hd:qw+kw+(h+1)*hd], w.key(w.dv, c, row, h, pos))
+	}
+}
+
+// clipGrad zeroes the gradient where the clip's input x was outside [-c, c].
+func clipGrad[T gemm.Float](dx, x []T, c T) {
+	for i, v := range x {
+		if v < -c || v > c {
+			dx[i] = 0
+		}
+	}
+}
+
+// scatterCols is the number of columns in one task of scatterTask.
+const scatterCols = 128
+
+// scatterTask adds rows of dx to the rows of the embeddings' gradient, tokens in
+// order, a range of columns at a time.
+type scatterTask[T gemm.Float] struct {
+	tokens []int32
+	grad   gemm.Matrix[T]
+	dx     []T
+}
+
+func (t *scatterTask[T]) Do(chunk, _ int) {
+	d := t.grad.Cols
+	lo, hi := chunk*scatterCols, min((chunk+1)*scatterCols, d)
+	for i, id := range t.tokens {
+		vec.Axpy(1, t.dx[i*d+lo:i*d+hi], t.grad.Row(int(id))[lo:hi])
+	}
+}

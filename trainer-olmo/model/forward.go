@@ -1,0 +1,268 @@
+package model
+
+import (
+	"math"
+
+	"github.com/asteria-runtime/asteria/gemm"
+	"github.com/asteria-runtime/asteria/gemm/vec"
+)
+
+// pass runs a model over a work. Its tasks are fields, set before each Run, so
+// that a step allocates nothing.
+type pass[T gemm.Float] struct {
+	m *Model[T]
+	w *work[T]
+
+	embed  embedTask[T]
+	norm   normTask[T]
+	split  splitTask[T]
+	attend attendTask[T]
+	swiglu swigluTask[T]
+	loss   lossTask[T]
+
+	normBack   normBackTask[T]
+	join       joinTask[T]
+	attendBack attendBackTask[T]
+	swigluBack swigluBackTask[T]
+	scatter    scatterTask[T]
+}
+
+func newPass[T gemm.Float](m *Model[T]) *pass[T] { return &pass[T]{m: m} }
+
+// rows runs a task over chunks of the tokens.
+func (p *pass[T]) rows(t gemm.Task) {
+	p.m.eng.Run((p.w.tokens()+rowChunk-1)/rowChunk, t)
+}
+
+// span is the tokens of a chunk.
+func span(chunk, n int) (lo, hi int) { return chunk * rowChunk, min(chunk*rowChunk+rowChunk, n) }
+
+// linear sets y = x*Wᵀ + beta*y.
+func (p *pass[T]) linear(y, x []T, w gemm.Matrix[T], beta T) {
+	n := p.w.tokens()
+	gemm.Mul(p.m.eng, false, true, 1, gemm.MatrixOf(n, w.Cols, x), w, beta, gemm.MatrixOf(n, w.Rows, y))
+}
+
+// forward runs the blocks over tokens and leaves the normalised result in
+// w.normed.
+func (p *pass[T]) forward(w *work[T], tokens []int32, obs Observer) {
+	p.w = w
+	p.embed = embedTask[T]{table: p.m.embed.value, tokens: tokens, dst: w.layers[0].x}
+	p.rows(&p.embed)
+	for l := range w.layers {
+		if obs != nil {
+			obs.PreForward(l)
+		}
+		p.block(l)
+		if obs != nil {
+			obs.PostForward(l)
+		}
+	}
+	p.normalize(w.normed, nil, w.final, p.m.norm.value, w.nScale, w.nMean)
+}
+
+func (p *pass[T]) block(l int) {
+	a, b := &p.w.layers[l], &p.m.blocks[l]
+	pre := p.m.cfg.NormPlace == PreNorm
+	in := a.x
+	if pre {
+		p.normalize(a.a, nil, a.x, b.attNorm.value, a.aScale, a.aMean)
+		in = a.a
+	}
+	p.linear(a.qkv, in, b.qkv.value, 0)
+	p.split = splitTask[T]{m: p.m, w: p.w, layer: l}
+	p.rows(&p.split)
+	p.attend = attendTask[T]{m: p.m, w: p.w, layer: l}
+	p.m.eng.Run(p.w.rows*p.m.cfg.NHeads, &p.attend)
+	p.residual(a.h, a.x, a.o, b.o.value, a.a, b.attNorm.value, a.aScale, a.aMean)
+
+	in = a.h
+	if pre {
+		p.normalize(a.b, nil, a.h, b.mlpNorm.value, a.bScale, a.bMean)
+		in = a.b
+	}
+	p.linear(a.gu, in, b.gateUp.value, 0)
+	p.swiglu = swigluTask[T]{hidden: p.m.cfg.HiddenSize, n: p.w.tokens(), gu: a.gu, act: a.act}
+	p.rows(&p.swiglu)
+	p.residual(p.w.output(l), a.h, a.act, b.down.value, a.b, b.mlpNorm.value, a.bScale, a.bMean)
+}
+
+// residual sets dst = res + norm(x*Wᵀ), keeping x*Wᵀ in kept, or without the
+// norm in a pre-norm block. dst may be res.
+func (p *pass[T]) residual(dst, res, x []T, w gemm.Matrix[T], kept, weight, scale, mean []T) {
+	if p.m.cfg.NormPlace == PostNorm {
+		p.linear(kept, x, w, 0)
+		p.normalize(dst, res, kept, weight, scale, mean)
+		return
+	}
+	n := p.w.tokens() * w.Rows
+	copy(dst[:n], res[:n])
+	p.linear(dst, x, w, 1)
+}
+
+// normalize sets dst = norm(src), plus res when it is not nil.
+func (p *pass[T]) normalize(dst, res, src, weight, scale, mean []T) {
+	p.norm = normTask[T]{
+		workers: p.m.workers, kind: p.m.cfg.Norm, eps: p.m.cfg.NormEps, width: p.m.cfg.DModel, n: p.w.tokens(),
+		dst: dst, res: res, src: src, weight: weight, scale: scale, mean: mean,
+	}
+	p.rows(&p.norm)
+}
+
+// embedTask gathers rows of the embeddings.
+type embedTask[T gemm.Float] struct {
+	table  gemm.Matrix[T]
+	tokens []int32
+	dst    []T
+}
+
+func (t *embedTask[T]) Do(chunk, _ int) {
+	lo, hi := span(chunk, len(t.tokens))
+	d := t.table.Cols
+	for i := lo; i < hi; i++ {
+		copy(t.dst[i*d:(i+1)*d], t.table.Row(int(t.tokens[i])))
+	}
+}
+
+// normTask normalises rows.
+type normTask[T gemm.Float] struct {
+	workers                            []*worker[T]
+	kind                               NormKind
+	eps                                float64
+	width, n                           int
+	dst, res, src, weight, scale, mean []T
+}
+
+func (t *normTask[T]) Do(chunk, worker int) {
+	lo, hi := span(chunk, t.n)
+	tmp := t.workers[worker].tmp[:t.width]
+	for i := lo; i < hi; i++ {
+		src, dst := t.src[i*t.width:(i+1)*t.width], t.dst[i*t.width:(i+1)*t.width]
+		out := dst
+		if t.res != nil {
+			out = tmp
+		}
+		if t.kind == RMSNorm {
+			t.scale[i] = rmsForward(out, src, t.weight, t.eps)
+		} else {
+			t.mean[i], t.scale[i] = layerForward(out, src, t.eps)
+		}
+		if t.res != nil {
+			vec.Add(dst, t.res[i*t.width:(i+1)*t.width], tmp)
+		}
+	}
+}
+
+// splitTask turns rows of the q, k, v projection into heads: clip, QK-norm,
+// rotation.
+type splitTask[T gemm.Float] struct {
+	m     *Model[T]
+	w     *work[T]
+	layer int
+}
+
+func (t *splitTask[T]) Do(chunk, worker int) {
+	lo, hi := span(chunk, t.w.tokens())
+	row := t.m.workers[worker].row
+	for i := lo; i < hi; i++ {
+		t.row(i, row)
+	}
+}
+
+func (t *splitTask[T]) row(i int, buf []T) {
+	c, a, b := &t.m.cfg, &t.w.layers[t.layer], &t.m.blocks[t.layer]
+	qw, kw := c.qWidth(), c.kvWidth()
+	x := a.qkv[i*(qw+2*kw) : (i+1)*(qw+2*kw)]
+	if c.ClipQKV > 0 {
+		clip(buf[:len(x)], x, T(c.ClipQKV))
+		x = buf[:len(x)]
+	}
+	q, k, v := x[:qw], x[qw:qw+kw], x[qw+kw:]
+	if c.QKNorm == "full" {
+		a.qScale[i] = rmsForward(buf[:qw], q, b.qNorm.value, c.NormEps)
+		a.kScale[i] = rmsForward(buf[qw:qw+kw], k, b.kNorm.value, c.NormEps)
+		q, k = buf[:qw], buf[qw:qw+kw]
+	}
+	row, pos := i/t.w.seq, i%t.w.seq
+	cos, sin := t.m.ropes[t.layer].at(t.w.first + pos)
+	hd := c.HeadDim
+	for h := range c.NHeads {
+		rotate(t.w.query(a.q, c, row, h, pos), q[h*hd:(h+1)*hd], cos, sin)
+	}
+	for h := range c.NKVHeads {
+		rotate(t.w.key(a.k, c, row, h, t.w.first+pos), k[h*hd:(h+1)*hd], cos, sin)
+		copy(t.w.key(a.v, c, row, h, t.w.first+pos), v[h*hd:(h+1)*hd])
+	}
+}
+
+// query is the vector of one row, head and time in a buffer like q.
+func (w *work[T]) query(buf []T, c *Config, row, h, t int) []T {
+	at := ((row*c.NHeads+h)*w.seq + t) * c.HeadDim
+	return buf[at : at+c.HeadDim]
+}
+
+// key is the vector of one row, head and position in a buffer like k.
+func (w *work[T]) key(buf []T, c *Config, row, h, pos int) []T {
+	at := ((row*c.NKVHeads+h)*w.capacity + pos) * c.HeadDim
+	return buf[at : at+c.HeadDim]
+}
+
+// clip sets dst to src clamped to [-c, c].
+func clip[T gemm.Float](dst, src []T, c T) {
+	for i, v := range src {
+		dst[i] = min(max(v, -c), c)
+	}
+}
+
+// attendTask is attention of one row and query head.
+type attendTask[T gemm.Float] struct {
+	m     *Model[T]
+	w     *work[T]
+	layer int
+}
+
+func (t *attendTask[T]) Do(chunk, worker int) {
+	h := t.head(chunk/t.m.cfg.NHeads, chunk%t.m.cfg.NHeads)
+	t.m.workers[worker].att.forward(&h)
+}
+
+// head views what one query head reads and writes.
+func (t *attendTask[T]) head(row, h int) head[T] {
+	c, w, a := &t.m.cfg, t.w, &t.w.layers[t.layer]
+	hd, qw := c.HeadDim, c.qWidth()
+	kv := h / (c.NHeads / c.NKVHeads)
+	keys := w.first + w.seq
+	qAt := (row*c.NHeads + h) * w.seq
+	kAt := (row*c.NKVHeads + kv) * w.capacity
+	return head[T]{
+		q:     gemm.MatrixOf(w.seq, hd, a.q[qAt*hd:]),
+		k:     gemm.MatrixOf(keys, hd, a.k[kAt*hd:]),
+		v:     gemm.MatrixOf(keys, hd, a.v[kAt*hd:]),
+		o:     columns(a.o, w.seq, qw, row*w.seq, h*hd, hd),
+		lse:   a.lse[qAt : qAt+w.seq],
+		lo:    w.lo[t.m.window[t.layer]][row*w.capacity:],
+		first: w.first,
+		scale: T(1 / math.Sqrt(float64(hd))),
+	}
+}
+
+// columns views rows [first, first+rows) and columns [at, at+cols) of a buffer
+// whose rows have width elements.
+func columns[T gemm.Float](buf []T, rows, width, first, at, cols int) gemm.Matrix[T] {
+	lo := first*width + at
+	return gemm.Matrix[T]{Rows: rows, Cols: cols, Stride: width, Data: buf[lo : lo+(rows-1)*width+cols]}
+}
+
+// swigluTask sets act = silu(gate)*up.
+type swigluTask[T gemm.Float] struct {
+	hidden, n int
+	gu, act   []T
+}
+
+func (t *swigluTask[T]) Do(chunk, _ int) {
+	lo, hi := span(chunk, t.n)
+	for i := lo; i < hi; i++ {
+		gu := t.gu[2*i*t.hidden : 2*(i+1)*t.hidden]
+		vec.SwiGLU(t.act[i*t.hidden:(i+1)*t.hidden], gu[:t.hidden], gu[t.hidden:])
+	}
+}
