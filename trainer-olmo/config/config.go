@@ -78,21 +78,32 @@ type RopeScaling struct {
 
 // Data says which tokens are read. Exactly one of Corpus and Paths is used.
 type Data struct {
-	Corpus         string         `yaml:"corpus" doc:"built-in corpus: goroot, the Go source tree of the installed toolchain, as bytes"`
-	Paths          []string       `yaml:"paths" doc:"token files (raw little-endian), or .txt files that are tokenized into the cache"`
-	LabelMaskPaths []string       `yaml:"label_mask_paths" doc:"one file of bool bytes for each token file"`
-	Tokenizer      string         `yaml:"tokenizer" doc:"byte, or the path of a tokenizer.json"`
-	DType          string         `yaml:"dtype" oneof:"auto uint8 uint16 uint32 uint64" doc:"width of the token files; auto = the smallest that holds the vocabulary"`
-	SequenceLength int            `yaml:"sequence_length" range:"[2,16777216]" doc:"tokens in one instance"`
-	Seed           int64          `yaml:"seed" range:"[0,inf)" doc:"seed of the order of the instances"`
-	Order          string         `yaml:"order" oneof:"core legacy" doc:"order of the instances: that of OLMo-core or of the legacy trainer"`
-	EOS            int            `yaml:"eos_token_id" range:"[-1,inf)" doc:"end-of-document token, -1 = the tokenizer's"`
-	Pad            int            `yaml:"pad_token_id" range:"[-1,inf)" doc:"padding token, -1 = the tokenizer's"`
-	DocLengths     bool           `yaml:"generate_doc_lengths" doc:"attend only within a document (document mask)"`
-	InstanceFilter InstanceFilter `yaml:"instance_filter" doc:"mask instances that repeat themselves"`
-	CacheFolder    string         `yaml:"cache_folder" doc:"where prepared corpora lie; empty = the user's cache folder"`
-	HeldOut        float64        `yaml:"held_out" range:"[0,1)" doc:"share of a corpus or text file kept for evaluation"`
-	MaxBytes       Size           `yaml:"max_bytes" range:"[0,inf)" doc:"use at most this much of a corpus, 0 = all"`
+	Corpus          string         `yaml:"corpus" oneof:"goroot" doc:"built-in corpus: goroot, the Go source tree of the installed toolchain, as bytes"`
+	Paths           []string       `yaml:"paths" doc:"token files (raw little-endian), or text files, which are tokenized into the cache first"`
+	ExpandGlob      bool           `yaml:"expand_glob" doc:"each of paths is a shell pattern"`
+	LabelMaskPaths  []string       `yaml:"label_mask_paths" doc:"for each token file a file of bool bytes, 0 = do not predict"`
+	Tokenizer       string         `yaml:"tokenizer" doc:"byte, or the path of a tokenizer.json"`
+	DType           string         `yaml:"dtype" oneof:"auto uint8 uint16 uint32 uint64" doc:"width of the token files; auto = the smallest that holds the vocabulary"`
+	EOS             int            `yaml:"eos_token_id" range:"[-1,inf)" doc:"end-of-document token, -1 = the tokenizer's"`
+	Pad             int            `yaml:"pad_token_id" range:"[-1,inf)" doc:"padding token, -1 = the tokenizer's"`
+	BOS             int            `yaml:"bos_token_id" range:"[-1,inf)" doc:"begin-of-document token, -1 = none"`
+	Kind            string         `yaml:"kind" oneof:"fsl padded packed" doc:"fsl: chunks of fixed length; padded: one document an instance; packed: whole documents, best fit"`
+	SequenceLength  int            `yaml:"sequence_length" range:"[2,16777216]" doc:"tokens in one instance"`
+	MaxTargetLength int            `yaml:"max_target_sequence_length" range:"[0,16777216]" doc:"keep pieces of this many tokens together in the order, 0 = sequence_length (fsl)"`
+	LongDocStrategy string         `yaml:"long_doc_strategy" oneof:"truncate fragment" doc:"what happens to documents longer than an instance (packed)"`
+	SourceGroupSize int            `yaml:"source_group_size" range:"[1,inf)" doc:"consecutive files that are packed together (packed)"`
+	DocLengths      bool           `yaml:"generate_doc_lengths" doc:"attend only within a document (document mask)"`
+	InstanceFilter  InstanceFilter `yaml:"instance_filter" doc:"mask instances that repeat themselves"`
+	Order           string         `yaml:"order" oneof:"core legacy" doc:"order of the instances: that of OLMo-core or of the legacy trainer"`
+	Seed            int64          `yaml:"seed" range:"[0,inf)" doc:"seed of the order of the instances"`
+	KeepLast        bool           `yaml:"keep_last" doc:"serve the incomplete last batch of an epoch too (legacy order)"`
+	SourceSeed      int64          `yaml:"source_permutation_seed" range:"[-1,inf)" doc:"shuffle the files with this seed before they are numbered, -1 = do not"`
+	HeldOut         float64        `yaml:"held_out" range:"[0,1)" doc:"share of the tokens at the end that is kept for evaluation"`
+	HeldOutTokens   Count          `yaml:"held_out_tokens" range:"[0,inf)" doc:"tokens kept for evaluation, 0 = held_out"`
+	CacheFolder     string         `yaml:"cache_folder" doc:"where prepared text lies, empty = the user's cache folder"`
+	MaxBytes        Size           `yaml:"max_bytes" range:"[0,inf)" doc:"bytes of text taken from the corpus, 0 = 20MB"`
+	GoRoot          string         `yaml:"go_root" doc:"root of the Go tree for corpus goroot, empty = ask the go command"`
+	Check           string         `yaml:"check" oneof:"auto full none" doc:"how much of the token files is checked at the start: auto = all up to 4 GiB and the start of each file beyond"`
 }
 
 // InstanceFilter finds instances in which a short run of tokens repeats.
@@ -106,17 +117,18 @@ type InstanceFilter struct {
 // Train says how long and how wide training is. Exactly one of Steps, Tokens
 // and Epochs is positive.
 type Train struct {
-	Steps           Count   `yaml:"steps" range:"[0,inf)" doc:"length in optimizer steps"`
-	Tokens          Count   `yaml:"tokens" range:"[0,inf)" doc:"length in tokens, rounded up to whole steps"`
-	Epochs          Count   `yaml:"epochs" range:"[0,inf)" doc:"length in passes over the data"`
-	StopAt          Count   `yaml:"stop_at" range:"[0,inf)" doc:"stop after this step without changing the schedule, 0 = at the end"`
-	GlobalBatchSize Count   `yaml:"global_batch_size" range:"[1,inf)" doc:"tokens in one optimizer step, a multiple of data.sequence_length"`
-	MicroBatchSize  Count   `yaml:"micro_batch_size" range:"[0,inf)" doc:"tokens in one forward pass, divides global_batch_size, 0 = all of it; results do not depend on it beyond rounding"`
-	Threads         int     `yaml:"threads" range:"[0,4096]" doc:"computing threads, 0 = one per core; results do not depend on it"`
-	MaxGradNorm     float64 `yaml:"max_grad_norm" range:"[0,inf)" doc:"clip of the global gradient norm, 0 = none"`
-	SkipStep        bool    `yaml:"skip_step" doc:"skip a step whose loss or gradient norm is an outlier"`
-	SkipStepWindow  int     `yaml:"skip_step_window" range:"[2,1048576]" doc:"losses and norms remembered by skip_step"`
-	SkipStepSigma   float64 `yaml:"skip_step_sigma" range:"(0,inf)" doc:"standard deviations above the mean that make an outlier"`
+	Steps            Count   `yaml:"steps" range:"[0,inf)" doc:"length in optimizer steps"`
+	Tokens           Count   `yaml:"tokens" range:"[0,inf)" doc:"length in tokens, rounded up to whole steps"`
+	Epochs           Count   `yaml:"epochs" range:"[0,inf)" doc:"length in passes over the data"`
+	StopAt           Count   `yaml:"stop_at" range:"[0,inf)" doc:"stop after this step without changing the schedule, 0 = at the end"`
+	GlobalBatchSize  Count   `yaml:"global_batch_size" range:"[1,inf)" doc:"tokens in one optimizer step, a multiple of data.sequence_length"`
+	MicroBatchSize   Count   `yaml:"micro_batch_size" range:"[0,inf)" doc:"tokens in one forward pass, divides global_batch_size, 0 = all of it; results do not depend on it beyond rounding"`
+	Threads          int     `yaml:"threads" range:"[0,4096]" doc:"computing threads, 0 = one per core; results do not depend on it"`
+	MaxGradNorm      float64 `yaml:"max_grad_norm" range:"[0,inf)" doc:"clip of the global gradient norm, 0 = none"`
+	MaxGradNormRatio float64 `yaml:"max_grad_norm_ratio" range:"[0,inf)" doc:"clip each parameter's gradient norm at this multiple of its moving average instead, 0 = off"`
+	SkipStep         bool    `yaml:"skip_step" doc:"skip a step whose loss or gradient norm is an outlier"`
+	SkipStepWindow   int     `yaml:"skip_step_window" range:"[2,1048576]" doc:"losses and norms remembered by skip_step"`
+	SkipStepSigma    float64 `yaml:"skip_step_sigma" range:"(0,inf)" doc:"standard deviations above the mean that make an outlier"`
 }
 
 // Optimizer chooses the update rule. Matrix parameters inside the blocks go to
@@ -145,21 +157,20 @@ type Optimizer struct {
 // Scheduler is the learning rate as a function of the step. Warmup, TMax and
 // Decay are in Units.
 type Scheduler struct {
-	Name           string  `yaml:"name" oneof:"cosine linear constant inv_sqrt half_cosine wsd wsds power exponential cosine_linear cosine_linear_envelope max" doc:"shape after the warm-up"`
-	Units          string  `yaml:"units" oneof:"steps tokens" doc:"unit of warmup, t_max and decay"`
-	Warmup         Count   `yaml:"warmup" range:"[0,inf)" doc:"length of the linear warm-up"`
-	WarmupFraction float64 `yaml:"warmup_fraction" range:"[0,1)" doc:"warm-up as a share of the run, used when warmup is 0"`
-	WarmupMinLR    float64 `yaml:"warmup_min_lr" range:"[0,inf)" doc:"learning rate at which the warm-up starts"`
-	TMax           Count   `yaml:"t_max" range:"[0,inf)" doc:"end of the schedule, 0 = end of the run"`
-	AlphaF         float64 `yaml:"alpha_f" range:"[0,1]" doc:"final learning rate as a share of the peak"`
-	Decay          Count   `yaml:"decay" range:"[0,inf)" doc:"length of the final linear decay (wsd, wsds, cosine_linear)"`
-	DecayFraction  float64 `yaml:"decay_fraction" range:"[0,1]" doc:"final decay as a share of the run, used when decay is 0"`
-	DecayMinLR     float64 `yaml:"decay_min_lr" range:"[0,inf)" doc:"learning rate at the end of the final decay"`
-	LRMin          float64 `yaml:"lr_min" range:"[0,inf)" doc:"final learning rate of exponential"`
-	Power          float64 `yaml:"power" range:"(-inf,0)" doc:"exponent of power"`
-	PeriodLengths  []Count `yaml:"period_lengths" doc:"lengths of the periods of wsds"`
-	// Legacy selects the formulas of the legacy trainer where the two differ.
-	Legacy              bool    `yaml:"legacy" doc:"use the formulas of the legacy trainer where they differ"`
+	Name                string  `yaml:"name" oneof:"cosine linear constant constant_with_warmup half_cosine inverse_sqrt wsd wsds power cosine_linear_decay cosine_linear_envelope max exponential" doc:"shape after the warm-up"`
+	Units               string  `yaml:"units" oneof:"steps tokens" doc:"unit of warmup, t_max and decay"`
+	Warmup              Count   `yaml:"warmup" range:"[0,inf)" doc:"length of the linear warm-up"`
+	WarmupFraction      float64 `yaml:"warmup_fraction" range:"[0,1)" doc:"warm-up as a share of the run, used when warmup is 0"`
+	WarmupMinLR         float64 `yaml:"warmup_min_lr" range:"[0,inf)" doc:"learning rate at which the warm-up starts"`
+	TMax                Count   `yaml:"t_max" range:"[0,inf)" doc:"end of the schedule, 0 = end of the run"`
+	AlphaF              float64 `yaml:"alpha_f" range:"[0,1]" doc:"final learning rate as a share of the peak"`
+	Decay               Count   `yaml:"decay" range:"[0,inf)" doc:"length of the final linear decay (wsd, wsds, cosine_linear_decay, power)"`
+	DecayFraction       float64 `yaml:"decay_fraction" range:"[0,1]" doc:"final decay as a share of the run, used when decay is 0"`
+	DecayMinLR          float64 `yaml:"decay_min_lr" range:"[0,inf)" doc:"learning rate at the end of the final decay"`
+	LRMin               float64 `yaml:"lr_min" range:"[0,inf)" doc:"learning rate at which exponential starts, 0 = 1e-9"`
+	B                   float64 `yaml:"b" range:"(-inf,0]" doc:"exponent of power"`
+	PeriodLengths       []Count `yaml:"period_lengths" doc:"lengths of the periods of wsds"`
+	Legacy              bool    `yaml:"legacy" doc:"use the legacy trainer's formula where the two differ (inverse_sqrt)"`
 	GradClipWarmupSteps Count   `yaml:"grad_clip_warmup_steps" range:"[0,inf)" doc:"steps with a wider gradient clip"`
 	GradClipWarmup      float64 `yaml:"grad_clip_warmup_factor" range:"[0,inf)" doc:"factor of the wider clip"`
 }

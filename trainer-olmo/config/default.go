@@ -18,7 +18,7 @@ func Default() Config {
 		},
 		Optimizer: defaultOptimizer(),
 		Scheduler: Scheduler{
-			Name: "cosine", Units: "steps", AlphaF: 0.1, DecayFraction: 0.1, Power: -0.51,
+			Name: "cosine", Units: "steps", AlphaF: 0.1, DecayFraction: 0.1, B: -0.51,
 		},
 		Loss: Loss{ZLoss: 1e-5, Divisor: "labels"},
 		Runtime: Runtime{
@@ -41,9 +41,9 @@ func defaultModel() Model {
 
 func defaultData() Data {
 	return Data{
-		Tokenizer: "byte", DType: "auto", SequenceLength: 1024, Seed: 0, Order: "core", EOS: -1, Pad: -1,
+		Tokenizer: "byte", DType: "auto", EOS: -1, Pad: -1, BOS: -1, Kind: "fsl", SequenceLength: 1024,
+		LongDocStrategy: "truncate", SourceGroupSize: 1, Order: "core", SourceSeed: -1, HeldOut: 0.05, Check: "auto",
 		InstanceFilter: InstanceFilter{MaxPeriod: 13, MinPeriod: 1, MaxCount: 32},
-		HeldOut:        0.05,
 	}
 }
 

@@ -265,7 +265,8 @@ func (t *translator) data() Data {
 	d.DType = or(o.EffectiveDType, o.MemmapDType)
 	d.SequenceLength, d.DocLengths = m.MaxSequenceLength, o.DocLengths
 	d.EOS, d.Pad = m.EOS, m.Pad
-	d.Order, d.Seed = "legacy", t.old.Seed
+	d.Order, d.Seed, d.KeepLast = "legacy", t.old.Seed, !o.DropLast
+	d.HeldOut = 0 // every token of the files is for training
 	if o.Seed != nil {
 		d.Seed = *o.Seed
 	}
@@ -306,7 +307,9 @@ func (t *translator) train() Train {
 	if o.MaxGradNorm != nil {
 		tr.MaxGradNorm = *o.MaxGradNorm
 	}
-	t.refuse(o.MaxGradNormRatio != nil, "max_grad_norm_ratio", "clipping per parameter is not supported; set it to null")
+	if o.MaxGradNormRatio != nil {
+		tr.MaxGradNormRatio = *o.MaxGradNormRatio
+	}
 	t.refuse(o.StopAfter > 0, "stop_after", "is not supported; use stop_at")
 	t.refuse(o.DryRun, "dry_run", "true is not supported; use the command plan")
 	t.duration(&tr)
@@ -355,9 +358,9 @@ func (t *translator) optimizer() Optimizer {
 
 // legacySchedules maps the legacy trainer's names.
 var legacySchedules = map[string]string{
-	"cosine_with_warmup": "cosine", "linear_with_warmup": "linear", "inverse_sqrt_with_warmup": "inv_sqrt",
+	"cosine_with_warmup": "cosine", "linear_with_warmup": "linear", "inverse_sqrt_with_warmup": "inverse_sqrt",
 	"max_scheduler": "max", "constant": "constant", "cosine_linear_envelope": "cosine_linear_envelope",
-	"constant_with_warmup": "constant",
+	"constant_with_warmup": "constant_with_warmup",
 }
 
 func (t *translator) scheduler() Scheduler {
@@ -369,11 +372,7 @@ func (t *translator) scheduler() Scheduler {
 	if o.WarmupMinLR != nil {
 		s.WarmupMinLR = *o.WarmupMinLR
 	}
-	if o.Name == "constant" {
-		s.Warmup = 0
-	}
 	s.GradClipWarmupSteps, s.GradClipWarmup = o.GradClipSteps, o.GradClipFactor
-	t.refuse(s.Name == "max", "scheduler.name", "max_scheduler is not supported; allowed: %s", "cosine_with_warmup, linear_with_warmup, inverse_sqrt_with_warmup, constant, constant_with_warmup, cosine_linear_envelope")
 	return s
 }
 

@@ -154,7 +154,7 @@ type legacyData struct {
 	LabelMasks     []string      `yaml:"label_mask_paths"`
 	PadDirection   string        `yaml:"pad_direction" oneof:"right left"`
 	DocLengths     bool          `yaml:"generate_doc_lengths"`
-	DropLast       any           `yaml:"drop_last"`
+	DropLast       bool          `yaml:"drop_last"`
 	Seed           *int64        `yaml:"seed" range:"[0,inf)"`
 	Filter         *legacyFilter `yaml:"instance_filter"`
 	Custom         any           `yaml:"custom_dataset"`

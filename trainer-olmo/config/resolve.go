@@ -3,6 +3,7 @@ package config
 import (
 	"reflect"
 
+	"github.com/asteria-runtime/asteria/trainer-olmo/data"
 	"github.com/asteria-runtime/asteria/trainer-olmo/model"
 	"github.com/asteria-runtime/asteria/trainer-olmo/tokenizer"
 )
@@ -69,6 +70,33 @@ func c2m(m *Model) model.Config {
 
 // ModelConfig is the network as the model package wants it.
 func (c *Config) ModelConfig() model.Config { return c2m(&c.Model) }
+
+// DataConfig is the data as the data package wants it, for one rank.
+func (c *Config) DataConfig() data.Config {
+	d := &c.Data
+	out := data.Config{
+		Corpus: d.Corpus, Paths: d.Paths, ExpandGlob: d.ExpandGlob, LabelMaskPaths: d.LabelMaskPaths,
+		Tokenizer: d.Tokenizer, DType: d.DType, EOS: optional(d.EOS), Pad: optional(d.Pad), BOS: optional(d.BOS),
+		Kind: d.Kind, SequenceLength: d.SequenceLength, MaxTargetSequenceLength: d.MaxTargetLength,
+		LongDocStrategy: d.LongDocStrategy, SourceGroupSize: d.SourceGroupSize, DocLengths: d.DocLengths,
+		Order: d.Order, Seed: d.Seed, KeepLast: d.KeepLast, SourcePermutationSeed: optional(d.SourceSeed),
+		HeldOut: d.HeldOut, HeldOutTokens: int64(d.HeldOutTokens), CacheFolder: d.CacheFolder,
+		MaxBytes: int64(d.MaxBytes), GoRoot: d.GoRoot, Check: d.Check, VocabSize: c.Model.VocabSize,
+		BatchInstances: int(c.Train.GlobalBatchSize) / d.SequenceLength,
+	}
+	if f := d.InstanceFilter; f.Enabled {
+		out.Filter = &data.Filter{MaxPeriod: f.MaxPeriod, MinPeriod: f.MinPeriod, MaxCount: f.MaxCount}
+	}
+	return out
+}
+
+// optional is nil for a negative number, which means "not given" in YAML.
+func optional[V int | int64](v V) *V {
+	if v < 0 {
+		return nil
+	}
+	return &v
+}
 
 // copyKeys sets each field of dst from the field of src with the same YAML key;
 // keys that one side lacks are left alone. A test holds the two structs to the

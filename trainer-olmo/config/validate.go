@@ -76,9 +76,12 @@ func (v *validator) model(m *Model, d *Data) {
 func (v *validator) data(d *Data) {
 	v.fail(d.Corpus == "" && len(d.Paths) == 0, "data.paths", "is not set; set it, or data.corpus: goroot")
 	v.fail(d.Corpus != "" && len(d.Paths) > 0, "data.paths", "is set beside data.corpus; one of the two is allowed")
-	v.fail(d.Corpus != "" && d.Corpus != "goroot", "data.corpus", "%q is not one of goroot%s", d.Corpus, didYouMean(d.Corpus, []string{"goroot"}))
+	v.fail(d.Corpus != "" && len(d.LabelMaskPaths) > 0, "data.label_mask_paths", "needs data.paths")
+	v.fail(d.KeepLast && d.Order != "legacy", "data.keep_last", "is part of data.order legacy")
+	v.fail(d.MaxTargetLength%d.SequenceLength != 0, "data.max_target_sequence_length", "%d is not a multiple of data.sequence_length %d", d.MaxTargetLength, d.SequenceLength)
+	v.fail(d.Kind == "packed" && d.SequenceLength&(d.SequenceLength-1) != 0, "data.sequence_length", "%d is not a power of two, which data.kind packed needs", d.SequenceLength)
 	n := len(d.LabelMaskPaths)
-	v.fail(n > 0 && n != len(d.Paths), "data.label_mask_paths", "has %d files for %d token files", n, len(d.Paths))
+	v.fail(n > 0 && n != len(d.Paths) && !d.ExpandGlob && d.Corpus == "", "data.label_mask_paths", "has %d files for %d token files", n, len(d.Paths))
 	for i, p := range d.Paths {
 		v.fail(p == "", "data.paths", "item %d is empty", i+1)
 	}
@@ -105,7 +108,6 @@ func (v *validator) scheduler(s *Scheduler, o *Optimizer) {
 	v.fail(s.WarmupMinLR > o.LR, "scheduler.warmup_min_lr", "%g is above optimizer.lr %g", s.WarmupMinLR, o.LR)
 	v.fail(s.DecayMinLR > o.LR, "scheduler.decay_min_lr", "%g is above optimizer.lr %g", s.DecayMinLR, o.LR)
 	v.fail(s.LRMin > o.LR, "scheduler.lr_min", "%g is above optimizer.lr %g", s.LRMin, o.LR)
-	v.fail(s.Name == "exponential" && s.LRMin == 0, "scheduler.lr_min", "is 0; exponential needs a positive final learning rate")
 	v.fail(s.Name == "wsds" && len(s.PeriodLengths) == 0, "scheduler.period_lengths", "is empty; wsds needs at least one period")
 	v.fail(s.Warmup > 0 && s.WarmupFraction > 0, "scheduler.warmup", "is set beside warmup_fraction; one of the two is allowed")
 	for i, p := range s.PeriodLengths {
