@@ -1,137 +1,214 @@
-// Package vec provides element-wise kernels and reductions in a fixed order.
 package vec
 
 import (
 	"math"
+	"unsafe"
 
 	"github.com/asteria-runtime/asteria/gemm"
 )
 
-// Dot returns the sum of x[i]*y[i].
-func Dot[T gemm.Float](x, y []T) T {
-	var s T
-	for i, v := range x {
-		s += v * y[i]
-	}
-	return s
+// chunk bounds one assembly call, which the scheduler cannot interrupt: 32768
+// elements take well under a millisecond from memory. It is part of the
+// specification of reductions.
+const chunk = 1 << 15
+
+// single reports whether T is float32; it is constant in each instance.
+func single[T gemm.Float]() bool { return unsafe.Sizeof(T(0)) == 4 }
+
+// f32 views x, whose element type is known to be float32.
+func f32[T gemm.Float](x []T) []float32 {
+	return unsafe.Slice((*float32)(unsafe.Pointer(unsafe.SliceData(x))), len(x))
 }
 
-// SumSquares returns the sum of x[i]² in float64.
-func SumSquares[T gemm.Float](x []T) float64 {
-	var s float64
-	for _, v := range x {
-		s += float64(v) * float64(v)
+// cut returns the first n elements of x.
+func cut[T gemm.Float](n int, x []T) []T {
+	if len(x) < n {
+		panic("vec: slice too short")
 	}
-	return s
+	return x[:n]
 }
 
-// Finite reports whether no element is NaN or infinite.
-func Finite[T gemm.Float](x []T) bool {
-	for _, v := range x {
-		if v-v != 0 {
-			return false
-		}
+// Fill sets dst = alpha.
+func Fill[T gemm.Float](dst []T, alpha T) {
+	if single[T]() {
+		fill32(f32(dst), float32(alpha))
+		return
 	}
-	return true
+	fillRef(dst, alpha)
 }
 
-// Axpy adds alpha*x to y.
-func Axpy[T gemm.Float](alpha T, x, y []T) {
-	for i, v := range x {
-		y[i] += alpha * v
-	}
-}
-
-// Scale multiplies x by alpha.
-func Scale[T gemm.Float](alpha T, x []T) {
-	for i := range x {
-		x[i] *= alpha
-	}
-}
-
-// Add sets dst = x + y.
+// Add sets dst = x + y. Its length is that of dst, as in all functions below
+// that have one and say nothing else.
 func Add[T gemm.Float](dst, x, y []T) {
-	for i := range dst {
-		dst[i] = x[i] + y[i]
+	x, y = cut(len(dst), x), cut(len(dst), y)
+	if single[T]() {
+		add32(f32(dst), f32(x), f32(y))
+		return
 	}
+	addRef(dst, x, y)
+}
+
+// Sub sets dst = x - y.
+func Sub[T gemm.Float](dst, x, y []T) {
+	x, y = cut(len(dst), x), cut(len(dst), y)
+	if single[T]() {
+		sub32(f32(dst), f32(x), f32(y))
+		return
+	}
+	subRef(dst, x, y)
 }
 
 // Mul sets dst = x * y element by element.
 func Mul[T gemm.Float](dst, x, y []T) {
+	x, y = cut(len(dst), x), cut(len(dst), y)
+	if single[T]() {
+		mul32(f32(dst), f32(x), f32(y))
+		return
+	}
+	mulRef(dst, x, y)
+}
+
+// Div sets dst = x / y element by element.
+func Div[T gemm.Float](dst, x, y []T) {
+	x, y = cut(len(dst), x), cut(len(dst), y)
+	if single[T]() {
+		div32(f32(dst), f32(x), f32(y))
+		return
+	}
+	divRef(dst, x, y)
+}
+
+// MulAdd adds x * y to dst.
+func MulAdd[T gemm.Float](dst, x, y []T) {
+	x, y = cut(len(dst), x), cut(len(dst), y)
+	if single[T]() {
+		mulAdd32(f32(dst), f32(x), f32(y))
+		return
+	}
+	mulAddRef(dst, x, y)
+}
+
+// Axpy adds alpha*x to y; the length is that of x.
+func Axpy[T gemm.Float](alpha T, x, y []T) {
+	y = cut(len(x), y)
+	if single[T]() {
+		axpy32(f32(y), f32(x), float32(alpha))
+		return
+	}
+	axpyRef(y, x, alpha)
+}
+
+// Axpby sets y = alpha*x + beta*y; the length is that of x.
+func Axpby[T gemm.Float](alpha T, x []T, beta T, y []T) {
+	y = cut(len(x), y)
+	if single[T]() {
+		axpby32(f32(y), f32(x), float32(alpha), float32(beta))
+		return
+	}
+	axpbyRef(y, x, alpha, beta)
+}
+
+// Scale multiplies x by alpha.
+func Scale[T gemm.Float](alpha T, x []T) { ScaleTo(x, alpha, x) }
+
+// ScaleTo sets dst = alpha*x.
+func ScaleTo[T gemm.Float](dst []T, alpha T, x []T) {
+	x = cut(len(dst), x)
+	if single[T]() {
+		scaleTo32(f32(dst), f32(x), float32(alpha))
+		return
+	}
+	scaleToRef(dst, x, alpha)
+}
+
+// ScaledMul sets dst = (alpha*x) * y: a row of diag(l)*X*diag(r), with alpha = l_i
+// and y = r.
+func ScaledMul[T gemm.Float](dst []T, alpha T, x, y []T) {
+	x, y = cut(len(dst), x), cut(len(dst), y)
+	if single[T]() {
+		scaledMul32(f32(dst), f32(x), f32(y), float32(alpha))
+		return
+	}
+	scaledMulRef(dst, x, y, alpha)
+}
+
+// ScaledMulAdd sets dst = (alpha*x)*y + r.
+func ScaledMulAdd[T gemm.Float](dst, r []T, alpha T, x, y []T) {
+	r, x, y = cut(len(dst), r), cut(len(dst), x), cut(len(dst), y)
+	if single[T]() {
+		scaledMulAdd32(f32(dst), f32(r), f32(x), f32(y), float32(alpha))
+		return
+	}
+	scaledMulAddRef(dst, r, x, y, alpha)
+}
+
+// Combine sets dst = alpha*x + beta*y + gamma.
+func Combine[T gemm.Float](dst []T, alpha T, x []T, beta T, y []T, gamma T) {
+	x, y = cut(len(dst), x), cut(len(dst), y)
+	if single[T]() {
+		combine32(f32(dst), f32(x), f32(y), float32(alpha), float32(beta), float32(gamma))
+		return
+	}
+	combineRef(dst, x, y, alpha, beta, gamma)
+}
+
+// Center sets dst = (x - mean) * inv.
+func Center[T gemm.Float](dst, x []T, mean, inv T) {
+	x = cut(len(dst), x)
+	if single[T]() {
+		center32(f32(dst), f32(x), float32(mean), float32(inv))
+		return
+	}
+	centerRef(dst, x, mean, inv)
+}
+
+// Clamp sets dst = x limited to [lo, hi]; a NaN stays one.
+func Clamp[T gemm.Float](dst, x []T, lo, hi T) {
+	x = cut(len(dst), x)
+	if single[T]() {
+		clamp32(f32(dst), f32(x), float32(lo), float32(hi))
+		return
+	}
+	clampRef(dst, x, lo, hi)
+}
+
+// ClampGrad sets dst = dy where lo <= x <= hi and 0 elsewhere, the gradient of
+// [Clamp]; where x is NaN it is dy.
+func ClampGrad[T gemm.Float](dst, x, dy []T, lo, hi T) {
+	x, dy = cut(len(dst), x), cut(len(dst), dy)
+	if single[T]() {
+		clampGrad32(f32(dst), f32(x), f32(dy), float32(lo), float32(hi))
+		return
+	}
+	clampGradRef(dst, x, dy, lo, hi)
+}
+
+// Sqrt sets dst = sqrt(x).
+func Sqrt[T gemm.Float](dst, x []T) {
+	x = cut(len(dst), x)
+	if single[T]() {
+		sqrt32(f32(dst), f32(x))
+		return
+	}
+	sqrtRef(dst, x)
+}
+
+// InvSqrt sets dst = 1/sqrt(x); both operations are correctly rounded.
+func InvSqrt[T gemm.Float](dst, x []T) {
+	x = cut(len(dst), x)
+	if single[T]() {
+		invSqrt32(f32(dst), f32(x))
+		return
+	}
+	invSqrtRef(dst, x)
+}
+
+// FromBF16 widens bfloat16 bit patterns, exactly; the length is that of dst.
+func FromBF16(dst []float32, src []uint16) {
+	if len(src) < len(dst) {
+		panic("vec: slice too short")
+	}
 	for i := range dst {
-		dst[i] = x[i] * y[i]
-	}
-}
-
-// Lerp moves dst towards x: dst += w*(x-dst), the EMA with decay 1-w.
-func Lerp[T gemm.Float](dst, x []T, w T) {
-	for i := range dst {
-		dst[i] += w * (x[i] - dst[i])
-	}
-}
-
-// LerpSquare moves dst towards x²: dst = (1-w)*dst + w*x².
-func LerpSquare[T gemm.Float](dst, x []T, w T) {
-	for i := range dst {
-		dst[i] = (1-w)*dst[i] + w*x[i]*x[i]
-	}
-}
-
-// AdamDirection sets dst = m*mscale / (sqrt(v)*vscale + eps).
-func AdamDirection[T gemm.Float](dst, m, v []T, mscale, vscale, eps T) {
-	for i := range dst {
-		dst[i] = m[i] * mscale / (T(math.Sqrt(float64(v[i])))*vscale + eps)
-	}
-}
-
-// AdamW applies one decoupled-decay Adam step in one pass over memory:
-// p *= decay; m, v take their EMAs of g; p -= step*m/(sqrt(v)*vscale + eps).
-// g is read once and multiplied by gscale (gradient clipping).
-func AdamW[T gemm.Float](p, g, m, v []T, gscale, beta1, beta2, decay, step, vscale, eps T) {
-	for i := range p {
-		x := g[i] * gscale
-		m[i] = beta1*m[i] + (1-beta1)*x
-		v[i] = beta2*v[i] + (1-beta2)*x*x
-		p[i] = p[i]*decay - step*m[i]/(T(math.Sqrt(float64(v[i])))*vscale+eps)
-	}
-}
-
-// Max returns the largest element, -Inf for none.
-func Max[T gemm.Float](x []T) T {
-	s := T(math.Inf(-1))
-	for _, v := range x {
-		s = max(s, v)
-	}
-	return s
-}
-
-// ExpSum sets dst = exp(x - shift) and returns the sum of dst.
-func ExpSum[T gemm.Float](dst, x []T, shift T) T {
-	var s T
-	for i, v := range x {
-		e := T(math.Exp(float64(v - shift)))
-		dst[i] = e
-		s += e
-	}
-	return s
-}
-
-// SwiGLU sets dst = silu(gate) * up with silu(z) = z/(1+exp(-z)).
-func SwiGLU[T gemm.Float](dst, gate, up []T) {
-	for i, z := range gate {
-		dst[i] = T(float64(z)/(1+math.Exp(-float64(z)))) * up[i]
-	}
-}
-
-// SwiGLUGrad turns dout into the gradients of gate and up: it sets
-// dgate = dout*up*silu'(gate) and dup = dout*silu(gate). dgate and dup may be
-// gate and up themselves.
-func SwiGLUGrad[T gemm.Float](dgate, dup, gate, up, dout []T) {
-	for i, z := range gate {
-		s := 1 / (1 + math.Exp(-float64(z)))
-		silu := float64(z) * s
-		d, u := float64(dout[i]), float64(up[i])
-		dgate[i] = T(d * u * (s + silu*(1-s)))
-		dup[i] = T(d * silu)
+		dst[i] = math.Float32frombits(uint32(src[i]) << 16)
 	}
 }

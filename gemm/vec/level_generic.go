@@ -1,0 +1,5 @@
+//go:build !amd64 || !gc || noasm
+
+package vec
+
+func level() isa { return portable }

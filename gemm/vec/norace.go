@@ -1,0 +1,6 @@
+//go:build !race
+
+package vec
+
+func raceRead([]float32)  {}
+func raceWrite([]float32) {}
