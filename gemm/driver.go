@@ -157,7 +157,7 @@ func (j *job[T]) reserve() {
 		if j.packA {
 			l.pa = grow(l.pa, (j.height+j.mr)*j.depth)
 		}
-		if j.packB {
+		if j.packB || j.ragged(j.n%j.nr) {
 			l.pb = grow(l.pb, j.nr*j.depth)
 		}
 	}
@@ -181,6 +181,11 @@ func (j *job[T]) Do(chunk, worker int) {
 	}
 }
 
+// ragged reports whether kernels would read past a panel of width columns of b.
+func (f *family[T]) ragged(width int) bool {
+	return !f.masked && width%f.nr != 0 && width != f.half
+}
+
 // slice adds the product over k in [k0, k0+kn) to one chunk.
 func (j *job[T]) slice(l *lane[T], i0, i1, j0, j1, k0, kn int) {
 	if j.packA {
@@ -194,9 +199,8 @@ func (j *job[T]) slice(l *lane[T], i0, i1, j0, j1, k0, kn int) {
 			return
 		}
 		t.width = min(j.nr, j1-c0)
-		if j.packB || t.width < j.nr && !j.masked {
-			j.packColumns(l.pb, c0, t.width, k0, kn)
-			t.b, t.ldb = l.pb, j.nr
+		if j.packB || j.ragged(t.width) {
+			t.b, t.ldb = l.pb, j.packColumns(l.pb, c0, t.width, k0, kn)
 		} else {
 			t.b, t.ldb = j.opB(k0, c0), j.ldb
 		}
@@ -220,14 +224,19 @@ func (j *job[T]) packRows(dst []T, i0, i1, k0, kn int) {
 	}
 }
 
-// packColumns packs width columns of a slice as rows of nr, zero padded.
-func (j *job[T]) packColumns(dst []T, c0, width, k0, kn int) {
-	src := j.opB(k0, c0)
-	if j.tb {
-		j.turnPanel(dst, j.nr, src, j.ldb, kn, width, j.nr)
-	} else {
-		j.copyPanel(dst, j.nr, src, j.ldb, kn, width, j.nr)
+// packColumns packs width columns of a slice, zero padded, and returns the
+// stride: nr, or half where the narrow kernels do.
+func (j *job[T]) packColumns(dst []T, c0, width, k0, kn int) int {
+	src, ld := j.opB(k0, c0), j.nr
+	if width <= j.half {
+		ld = j.half
 	}
+	if j.tb {
+		j.turnPanel(dst, ld, src, j.ldb, kn, width, ld)
+	} else {
+		j.copyPanel(dst, ld, src, j.ldb, kn, width, ld)
+	}
+	return ld
 }
 
 // column runs the tiles of rows [i0, i1) on one panel. Rows are cut into equal

@@ -1,6 +1,7 @@
 package gemm
 
 import (
+	"errors"
 	"math"
 	"math/rand/v2"
 	"testing"
@@ -41,8 +42,17 @@ func randSlice[T Float](r *rand.Rand, n int) []T {
 }
 
 func TestQuick(t *testing.T) {
-	e := New(2)
-	defer e.Close()
+	for _, k := range []Kernel{Generic, AVX2, AVX512} {
+		e, err := NewWith(Options{Threads: 2, Kernel: k})
+		if errors.Is(err, errors.ErrUnsupported) {
+			continue
+		}
+		t.Run(k.String(), func(t *testing.T) { quick(t, e) })
+		e.Close()
+	}
+}
+
+func quick(t *testing.T, e *Engine) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for it := range 400 {
 		m, n, k := 1+r.IntN(90), 1+r.IntN(90), 1+r.IntN(300)
