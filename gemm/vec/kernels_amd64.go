@@ -234,25 +234,25 @@ func swiGLUGradAVX512(dgate *float32, dup *float32, gate *float32, up *float32, 
 //go:noescape
 func swiGLUGradAVX2(dgate *float32, dup *float32, gate *float32, up *float32, dout *float32, n int)
 
-// rotateAVX512 sets (a, b) = (a*c - b*s, b*c + a*s).
+// rotateAVX512 sets (da, db) = (a*c - b*s, b*c + a*s).
 //
 //go:noescape
-func rotateAVX512(a *float32, b *float32, c *float32, s *float32, n int)
+func rotateAVX512(da *float32, db *float32, a *float32, b *float32, c *float32, s *float32, n int)
 
-// rotateAVX2 sets (a, b) = (a*c - b*s, b*c + a*s).
+// rotateAVX2 sets (da, db) = (a*c - b*s, b*c + a*s).
 //
 //go:noescape
-func rotateAVX2(a *float32, b *float32, c *float32, s *float32, n int)
+func rotateAVX2(da *float32, db *float32, a *float32, b *float32, c *float32, s *float32, n int)
 
-// unrotateAVX512 sets (a, b) = (a*c + b*s, b*c - a*s).
+// unrotateAVX512 sets (da, db) = (a*c + b*s, b*c - a*s).
 //
 //go:noescape
-func unrotateAVX512(a *float32, b *float32, c *float32, s *float32, n int)
+func unrotateAVX512(da *float32, db *float32, a *float32, b *float32, c *float32, s *float32, n int)
 
-// unrotateAVX2 sets (a, b) = (a*c + b*s, b*c - a*s).
+// unrotateAVX2 sets (da, db) = (a*c + b*s, b*c - a*s).
 //
 //go:noescape
-func unrotateAVX2(a *float32, b *float32, c *float32, s *float32, n int)
+func unrotateAVX2(da *float32, db *float32, a *float32, b *float32, c *float32, s *float32, n int)
 
 // softmaxGradAVX512 sets dst = (p*alpha)*(dp-dot).
 //

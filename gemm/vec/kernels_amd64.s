@@ -3848,213 +3848,221 @@ done:
 	VZEROUPPER
 	RET
 
-// func rotateAVX512(a *float32, b *float32, c *float32, s *float32, n int)
+// func rotateAVX512(da *float32, db *float32, a *float32, b *float32, c *float32, s *float32, n int)
 // Requires: AVX, AVX512F, BMI2
-TEXT ·rotateAVX512(SB), NOSPLIT, $0-40
-	MOVQ a+0(FP), AX
-	MOVQ b+8(FP), CX
-	MOVQ c+16(FP), DX
-	MOVQ s+24(FP), BX
-	MOVQ n+32(FP), SI
-	XORQ DI, DI
+TEXT ·rotateAVX512(SB), NOSPLIT, $0-56
+	MOVQ da+0(FP), AX
+	MOVQ db+8(FP), CX
+	MOVQ a+16(FP), DX
+	MOVQ b+24(FP), BX
+	MOVQ c+32(FP), SI
+	MOVQ s+40(FP), DI
+	MOVQ n+48(FP), R8
+	XORQ R9, R9
 
 single:
-	CMPQ    SI, $0x00000010
+	CMPQ    R8, $0x00000010
 	JL      single_done
-	VMOVUPS (AX)(DI*1), Z0
-	VMOVUPS (CX)(DI*1), Z1
-	VMOVUPS (DX)(DI*1), Z2
-	VMOVUPS (BX)(DI*1), Z3
+	VMOVUPS (DX)(R9*1), Z0
+	VMOVUPS (BX)(R9*1), Z1
+	VMOVUPS (SI)(R9*1), Z2
+	VMOVUPS (DI)(R9*1), Z3
 	VMULPS  Z2, Z0, Z4
 	VMULPS  Z3, Z1, Z5
 	VSUBPS  Z5, Z4, Z4
-	VMOVUPS Z4, (AX)(DI*1)
+	VMOVUPS Z4, (AX)(R9*1)
 	VMULPS  Z2, Z1, Z1
 	VMULPS  Z3, Z0, Z0
 	VADDPS  Z0, Z1, Z0
-	VMOVUPS Z0, (CX)(DI*1)
-	ADDQ    $0x00000040, DI
-	SUBQ    $0x00000010, SI
+	VMOVUPS Z0, (CX)(R9*1)
+	ADDQ    $0x00000040, R9
+	SUBQ    $0x00000010, R8
 	JMP     single
 
 single_done:
-	TESTQ     SI, SI
+	TESTQ     R8, R8
 	JZ        done
-	MOVQ      $-1, R8
-	SHLXQ     SI, R8, R8
-	NOTQ      R8
-	KMOVW     R8, K1
-	SHRQ      $0x10, R8
-	VMOVUPS.Z (AX)(DI*1), K1, Z0
-	VMOVUPS.Z (CX)(DI*1), K1, Z1
-	VMOVUPS.Z (DX)(DI*1), K1, Z2
-	VMOVUPS.Z (BX)(DI*1), K1, Z3
+	MOVQ      $-1, R10
+	SHLXQ     R8, R10, R10
+	NOTQ      R10
+	KMOVW     R10, K1
+	SHRQ      $0x10, R10
+	VMOVUPS.Z (DX)(R9*1), K1, Z0
+	VMOVUPS.Z (BX)(R9*1), K1, Z1
+	VMOVUPS.Z (SI)(R9*1), K1, Z2
+	VMOVUPS.Z (DI)(R9*1), K1, Z3
 	VMULPS    Z2, Z0, Z4
 	VMULPS    Z3, Z1, Z5
 	VSUBPS    Z5, Z4, Z4
-	VMOVUPS   Z4, K1, (AX)(DI*1)
+	VMOVUPS   Z4, K1, (AX)(R9*1)
 	VMULPS    Z2, Z1, Z1
 	VMULPS    Z3, Z0, Z0
 	VADDPS    Z0, Z1, Z0
-	VMOVUPS   Z0, K1, (CX)(DI*1)
+	VMOVUPS   Z0, K1, (CX)(R9*1)
 
 done:
 	VZEROUPPER
 	RET
 
-// func rotateAVX2(a *float32, b *float32, c *float32, s *float32, n int)
+// func rotateAVX2(da *float32, db *float32, a *float32, b *float32, c *float32, s *float32, n int)
 // Requires: AVX
-TEXT ·rotateAVX2(SB), NOSPLIT, $0-40
-	MOVQ a+0(FP), AX
-	MOVQ b+8(FP), CX
-	MOVQ c+16(FP), DX
-	MOVQ s+24(FP), BX
-	MOVQ n+32(FP), SI
-	XORQ DI, DI
+TEXT ·rotateAVX2(SB), NOSPLIT, $0-56
+	MOVQ da+0(FP), AX
+	MOVQ db+8(FP), CX
+	MOVQ a+16(FP), DX
+	MOVQ b+24(FP), BX
+	MOVQ c+32(FP), SI
+	MOVQ s+40(FP), DI
+	MOVQ n+48(FP), R8
+	XORQ R9, R9
 
 single:
-	CMPQ    SI, $0x00000008
+	CMPQ    R8, $0x00000008
 	JL      single_done
-	VMOVUPS (AX)(DI*1), Y0
-	VMOVUPS (CX)(DI*1), Y1
-	VMOVUPS (DX)(DI*1), Y2
-	VMOVUPS (BX)(DI*1), Y3
+	VMOVUPS (DX)(R9*1), Y0
+	VMOVUPS (BX)(R9*1), Y1
+	VMOVUPS (SI)(R9*1), Y2
+	VMOVUPS (DI)(R9*1), Y3
 	VMULPS  Y2, Y0, Y4
 	VMULPS  Y3, Y1, Y5
 	VSUBPS  Y5, Y4, Y4
-	VMOVUPS Y4, (AX)(DI*1)
+	VMOVUPS Y4, (AX)(R9*1)
 	VMULPS  Y2, Y1, Y1
 	VMULPS  Y3, Y0, Y0
 	VADDPS  Y0, Y1, Y0
-	VMOVUPS Y0, (CX)(DI*1)
-	ADDQ    $0x00000020, DI
-	SUBQ    $0x00000008, SI
+	VMOVUPS Y0, (CX)(R9*1)
+	ADDQ    $0x00000020, R9
+	SUBQ    $0x00000008, R8
 	JMP     single
 
 single_done:
-	TESTQ      SI, SI
+	TESTQ      R8, R8
 	JZ         done
-	LEAQ       vec_mask<>+256(SB), R8
-	NEGQ       SI
-	VMOVUPS    (R8)(SI*4), Y0
-	VMASKMOVPS (AX)(DI*1), Y0, Y1
-	VMASKMOVPS (CX)(DI*1), Y0, Y2
-	VMASKMOVPS (DX)(DI*1), Y0, Y3
-	VMASKMOVPS (BX)(DI*1), Y0, Y4
+	LEAQ       vec_mask<>+256(SB), R10
+	NEGQ       R8
+	VMOVUPS    (R10)(R8*4), Y0
+	VMASKMOVPS (DX)(R9*1), Y0, Y1
+	VMASKMOVPS (BX)(R9*1), Y0, Y2
+	VMASKMOVPS (SI)(R9*1), Y0, Y3
+	VMASKMOVPS (DI)(R9*1), Y0, Y4
 	VMULPS     Y3, Y1, Y5
 	VMULPS     Y4, Y2, Y6
 	VSUBPS     Y6, Y5, Y5
-	VMASKMOVPS Y5, Y0, (AX)(DI*1)
+	VMASKMOVPS Y5, Y0, (AX)(R9*1)
 	VMULPS     Y3, Y2, Y2
 	VMULPS     Y4, Y1, Y1
 	VADDPS     Y1, Y2, Y1
-	VMASKMOVPS Y1, Y0, (CX)(DI*1)
+	VMASKMOVPS Y1, Y0, (CX)(R9*1)
 
 done:
 	VZEROUPPER
 	RET
 
-// func unrotateAVX512(a *float32, b *float32, c *float32, s *float32, n int)
+// func unrotateAVX512(da *float32, db *float32, a *float32, b *float32, c *float32, s *float32, n int)
 // Requires: AVX, AVX512F, BMI2
-TEXT ·unrotateAVX512(SB), NOSPLIT, $0-40
-	MOVQ a+0(FP), AX
-	MOVQ b+8(FP), CX
-	MOVQ c+16(FP), DX
-	MOVQ s+24(FP), BX
-	MOVQ n+32(FP), SI
-	XORQ DI, DI
+TEXT ·unrotateAVX512(SB), NOSPLIT, $0-56
+	MOVQ da+0(FP), AX
+	MOVQ db+8(FP), CX
+	MOVQ a+16(FP), DX
+	MOVQ b+24(FP), BX
+	MOVQ c+32(FP), SI
+	MOVQ s+40(FP), DI
+	MOVQ n+48(FP), R8
+	XORQ R9, R9
 
 single:
-	CMPQ    SI, $0x00000010
+	CMPQ    R8, $0x00000010
 	JL      single_done
-	VMOVUPS (AX)(DI*1), Z0
-	VMOVUPS (CX)(DI*1), Z1
-	VMOVUPS (DX)(DI*1), Z2
-	VMOVUPS (BX)(DI*1), Z3
+	VMOVUPS (DX)(R9*1), Z0
+	VMOVUPS (BX)(R9*1), Z1
+	VMOVUPS (SI)(R9*1), Z2
+	VMOVUPS (DI)(R9*1), Z3
 	VMULPS  Z2, Z0, Z4
 	VMULPS  Z3, Z1, Z5
 	VADDPS  Z5, Z4, Z4
-	VMOVUPS Z4, (AX)(DI*1)
+	VMOVUPS Z4, (AX)(R9*1)
 	VMULPS  Z2, Z1, Z1
 	VMULPS  Z3, Z0, Z0
 	VSUBPS  Z0, Z1, Z0
-	VMOVUPS Z0, (CX)(DI*1)
-	ADDQ    $0x00000040, DI
-	SUBQ    $0x00000010, SI
+	VMOVUPS Z0, (CX)(R9*1)
+	ADDQ    $0x00000040, R9
+	SUBQ    $0x00000010, R8
 	JMP     single
 
 single_done:
-	TESTQ     SI, SI
+	TESTQ     R8, R8
 	JZ        done
-	MOVQ      $-1, R8
-	SHLXQ     SI, R8, R8
-	NOTQ      R8
-	KMOVW     R8, K1
-	SHRQ      $0x10, R8
-	VMOVUPS.Z (AX)(DI*1), K1, Z0
-	VMOVUPS.Z (CX)(DI*1), K1, Z1
-	VMOVUPS.Z (DX)(DI*1), K1, Z2
-	VMOVUPS.Z (BX)(DI*1), K1, Z3
+	MOVQ      $-1, R10
+	SHLXQ     R8, R10, R10
+	NOTQ      R10
+	KMOVW     R10, K1
+	SHRQ      $0x10, R10
+	VMOVUPS.Z (DX)(R9*1), K1, Z0
+	VMOVUPS.Z (BX)(R9*1), K1, Z1
+	VMOVUPS.Z (SI)(R9*1), K1, Z2
+	VMOVUPS.Z (DI)(R9*1), K1, Z3
 	VMULPS    Z2, Z0, Z4
 	VMULPS    Z3, Z1, Z5
 	VADDPS    Z5, Z4, Z4
-	VMOVUPS   Z4, K1, (AX)(DI*1)
+	VMOVUPS   Z4, K1, (AX)(R9*1)
 	VMULPS    Z2, Z1, Z1
 	VMULPS    Z3, Z0, Z0
 	VSUBPS    Z0, Z1, Z0
-	VMOVUPS   Z0, K1, (CX)(DI*1)
+	VMOVUPS   Z0, K1, (CX)(R9*1)
 
 done:
 	VZEROUPPER
 	RET
 
-// func unrotateAVX2(a *float32, b *float32, c *float32, s *float32, n int)
+// func unrotateAVX2(da *float32, db *float32, a *float32, b *float32, c *float32, s *float32, n int)
 // Requires: AVX
-TEXT ·unrotateAVX2(SB), NOSPLIT, $0-40
-	MOVQ a+0(FP), AX
-	MOVQ b+8(FP), CX
-	MOVQ c+16(FP), DX
-	MOVQ s+24(FP), BX
-	MOVQ n+32(FP), SI
-	XORQ DI, DI
+TEXT ·unrotateAVX2(SB), NOSPLIT, $0-56
+	MOVQ da+0(FP), AX
+	MOVQ db+8(FP), CX
+	MOVQ a+16(FP), DX
+	MOVQ b+24(FP), BX
+	MOVQ c+32(FP), SI
+	MOVQ s+40(FP), DI
+	MOVQ n+48(FP), R8
+	XORQ R9, R9
 
 single:
-	CMPQ    SI, $0x00000008
+	CMPQ    R8, $0x00000008
 	JL      single_done
-	VMOVUPS (AX)(DI*1), Y0
-	VMOVUPS (CX)(DI*1), Y1
-	VMOVUPS (DX)(DI*1), Y2
-	VMOVUPS (BX)(DI*1), Y3
+	VMOVUPS (DX)(R9*1), Y0
+	VMOVUPS (BX)(R9*1), Y1
+	VMOVUPS (SI)(R9*1), Y2
+	VMOVUPS (DI)(R9*1), Y3
 	VMULPS  Y2, Y0, Y4
 	VMULPS  Y3, Y1, Y5
 	VADDPS  Y5, Y4, Y4
-	VMOVUPS Y4, (AX)(DI*1)
+	VMOVUPS Y4, (AX)(R9*1)
 	VMULPS  Y2, Y1, Y1
 	VMULPS  Y3, Y0, Y0
 	VSUBPS  Y0, Y1, Y0
-	VMOVUPS Y0, (CX)(DI*1)
-	ADDQ    $0x00000020, DI
-	SUBQ    $0x00000008, SI
+	VMOVUPS Y0, (CX)(R9*1)
+	ADDQ    $0x00000020, R9
+	SUBQ    $0x00000008, R8
 	JMP     single
 
 single_done:
-	TESTQ      SI, SI
+	TESTQ      R8, R8
 	JZ         done
-	LEAQ       vec_mask<>+256(SB), R8
-	NEGQ       SI
-	VMOVUPS    (R8)(SI*4), Y0
-	VMASKMOVPS (AX)(DI*1), Y0, Y1
-	VMASKMOVPS (CX)(DI*1), Y0, Y2
-	VMASKMOVPS (DX)(DI*1), Y0, Y3
-	VMASKMOVPS (BX)(DI*1), Y0, Y4
+	LEAQ       vec_mask<>+256(SB), R10
+	NEGQ       R8
+	VMOVUPS    (R10)(R8*4), Y0
+	VMASKMOVPS (DX)(R9*1), Y0, Y1
+	VMASKMOVPS (BX)(R9*1), Y0, Y2
+	VMASKMOVPS (SI)(R9*1), Y0, Y3
+	VMASKMOVPS (DI)(R9*1), Y0, Y4
 	VMULPS     Y3, Y1, Y5
 	VMULPS     Y4, Y2, Y6
 	VADDPS     Y6, Y5, Y5
-	VMASKMOVPS Y5, Y0, (AX)(DI*1)
+	VMASKMOVPS Y5, Y0, (AX)(R9*1)
 	VMULPS     Y3, Y2, Y2
 	VMULPS     Y4, Y1, Y1
 	VSUBPS     Y1, Y2, Y1
-	VMASKMOVPS Y1, Y0, (CX)(DI*1)
+	VMASKMOVPS Y1, Y0, (CX)(R9*1)
 
 done:
 	VZEROUPPER
