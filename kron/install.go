@@ -1,0 +1,144 @@
+package kron
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/asteria-runtime/asteria/gemm"
+)
+
+// Note: adoption
+//
+// Install is the only place where a root or basis changes. Per mode it first
+// compares the versions: a basis result is relative to the basis in its
+// snapshot, so that applying it to another one would scramble the second moment
+// without any sign of it; an inverse root is absolute, but an older one must
+// never replace a newer one. What does not fit is discarded and counted.
+// The moments that move are those of now, not those of the snapshot.
+
+// Install adopts the good modes of r at the block's adoption point: it takes
+// the root or basis, permutes SOAP's second moment, rotates a momentum kept in
+// the eigenbasis, replaces KL's eigenvalues where r brings new ones, and raises
+// the versions. Modes that failed keep their previous result. It returns an
+// error that matches [ErrRefresh] when more than Options.MaxFailures refreshes
+// in a row have failed.
+func (b *Block[T]) Install(st *State[T], r *Result[T], ops Ops[T], sc *Scratch[T]) error {
+	adopted := false
+	failed := -1
+	for k := range b.order {
+		switch {
+		case !b.modes[k].factored:
+		case r.Err[k] != nil:
+			if failed < 0 {
+				failed = k
+			}
+		case b.outdated(st.Meta, r, k):
+			st.Meta[metaDiscarded]++
+		default:
+			b.adopt(st, r, k, ops, sc)
+			adopted = true
+		}
+	}
+	if adopted {
+		st.Meta[metaRefreshes]++
+	}
+	if failed >= 0 {
+		return b.Fail(st, failed, r.Err[failed])
+	}
+	st.Meta[metaConsecutive] = 0
+	return nil
+}
+
+// outdated reports whether mode k of r no longer fits what is installed.
+func (b *Block[T]) outdated(m *Meta, r *Result[T], k int) bool {
+	if b.opts.Method.basis() {
+		return r.Base[k] != m.Version(k)
+	}
+	return m.Version(k) > 0 && r.AsOf < m.AsOf(k)
+}
+
+// adopt takes mode k of r into use.
+func (b *Block[T]) adopt(st *State[T], r *Result[T], k int, ops Ops[T], sc *Scratch[T]) {
+	if r.Moves[k] && st.Second != nil {
+		b.permute(ops, k, st.Second, r.Perm[k], sc.buf[0])
+	}
+	if r.Rotation[k] != nil && st.Momentum != nil {
+		moved := sc.buf[0][:b.size]
+		b.along(ops, k, moved, st.Momentum, r.Rotation[k], true)
+		ops.Copy(st.Momentum, moved)
+	}
+	if r.Fresh[k] {
+		for i, lambda := range r.Values[k] {
+			st.Gain[k][i] = T(gain(math.Max(0, float64(lambda)), b.modes[k].clamp))
+		}
+	}
+	if r.Shared {
+		ops.Copy(st.Root[k], r.Root[k])
+	} else {
+		st.Root[k], r.Root[k] = r.Root[k], st.Root[k]
+	}
+	st.Meta[metaVersion+k]++
+	st.Meta[metaAsOf+k] = r.AsOf
+}
+
+// Fail counts a refresh that failed in mode k before there was a result to
+// install, such as a snapshot that was not finite. Like [Block.Install] it
+// returns an error once too many have failed in a row.
+func (b *Block[T]) Fail(st *State[T], k int, cause error) error {
+	st.Meta[metaFailed]++
+	st.Meta[metaConsecutive]++
+	if limit := b.opts.MaxFailures; limit >= 0 && st.Meta.Consecutive() > int64(limit) {
+		return &RefreshError{Block: b.name, Mode: k, Consecutive: st.Meta.Consecutive(), Err: cause}
+	}
+	return nil
+}
+
+// MomentumIn sets dst to the momentum in the parameter's space, whichever space
+// the options keep it in; zero where none is kept.
+func (b *Block[T]) MomentumIn(dst []T, st *State[T], ops Ops[T], sc *Scratch[T]) error {
+	if len(dst) != b.size {
+		return fmt.Errorf("kron: block %s: momentum of %d elements, want %d", b.name, len(dst), b.size)
+	}
+	if st.Momentum == nil {
+		clear(dst)
+		return nil
+	}
+	x := st.Momentum
+	if b.rotates() {
+		x = b.rotate(ops, x, &st.Root, false, -1, sc.buf[0], sc.buf[1])
+	}
+	ops.Copy(dst, x)
+	return ops.Sync()
+}
+
+// Worker is what one goroutine needs to run whole steps with the refresh inside
+// them. Its job memory serves blocks of any size up to those it was made for.
+type Worker[T gemm.Float] struct {
+	Ops     Ops[T]
+	Solver  Refresher[T]
+	Scratch *Scratch[T]
+
+	job      Job[T]
+	elements []T
+	indices  []int
+}
+
+// WorkerLen returns how many elements and indices [NewWorker] allocates.
+func WorkerLen[T gemm.Float](blocks ...*Block[T]) (elements, indices int) {
+	for _, b := range blocks {
+		e, i := b.JobLen()
+		elements, indices = max(elements, e), max(indices, i)
+	}
+	return elements + ScratchLen(blocks...), indices
+}
+
+// NewWorker returns a worker for the given blocks, one at a time. Worker, ops
+// and solver belong to one goroutine.
+func NewWorker[T gemm.Float](ops Ops[T], solver Refresher[T], blocks ...*Block[T]) *Worker[T] {
+	elements, indices := WorkerLen(blocks...)
+	elements -= ScratchLen(blocks...)
+	return &Worker[T]{
+		Ops: ops, Solver: solver, Scratch: NewScratch(blocks...),
+		elements: make([]T, elements), indices: make([]int, indices),
+	}
+}
