@@ -5,8 +5,9 @@ import "time"
 // Config is the whole configuration of a run. The zero value is not useful:
 // start from [Default] or [Load].
 //
-// Tags: `yaml` is the key, `doc` its meaning, `oneof` the allowed words, `range`
-// the allowed interval of a number in mathematical notation.
+// Tags: `yaml` is the key, `doc` its meaning, `oneof` the allowed words (and no
+// word, with `empty:"ok"`), `range` the allowed interval of a number in
+// mathematical notation.
 type Config struct {
 	RunName    string     `yaml:"run_name" doc:"name of the run, used in reports"`
 	Seed       int64      `yaml:"seed" range:"[0,inf)" doc:"seed of the initial weights"`
@@ -78,7 +79,7 @@ type RopeScaling struct {
 
 // Data says which tokens are read. Exactly one of Corpus and Paths is used.
 type Data struct {
-	Corpus          string         `yaml:"corpus" oneof:"goroot" doc:"built-in corpus: goroot, the Go source tree of the installed toolchain, as bytes"`
+	Corpus          string         `yaml:"corpus" oneof:"goroot" empty:"ok" doc:"built-in corpus: goroot, the Go source tree of the installed toolchain, as bytes"`
 	Paths           []string       `yaml:"paths" doc:"token files (raw little-endian), or text files, which are tokenized into the cache first"`
 	ExpandGlob      bool           `yaml:"expand_glob" doc:"each of paths is a shell pattern"`
 	LabelMaskPaths  []string       `yaml:"label_mask_paths" doc:"for each token file a file of bool bytes, 0 = do not predict"`

@@ -91,9 +91,12 @@ func (d *decoder) groups(n *node, v reflect.Value, path string) {
 	v.Set(out)
 }
 
-// field sets one leaf. null keeps the default.
+// field sets one leaf. null keeps the default, unless the tag says otherwise.
 func (d *decoder) field(n *node, v reflect.Value, path string, f reflect.StructField) {
 	if n.kind == nullKind {
+		if f.Tag.Get("null") == "zero" {
+			v.SetZero()
+		}
 		return
 	}
 	if err := read(n, v); err != nil {
@@ -260,6 +263,9 @@ func check(v reflect.Value, tag reflect.StructTag) error {
 		return check(v.Elem(), tag)
 	}
 	if words := tag.Get("oneof"); words != "" {
+		if v.String() == "" && tag.Get("empty") == "ok" {
+			return nil
+		}
 		return checkWord(v.String(), strings.Fields(words))
 	}
 	if r := tag.Get("range"); r != "" && !inRange(r, number(v)) {

@@ -66,7 +66,7 @@ func split(n *node, theirs, ours schema, path string) (a, b *node, faults Errors
 		case isGroup && e.value.kind == mapKind:
 			x, y, f := split(e.value, theirs, ours, full)
 			faults = append(faults, f...)
-			if len(x.entries) > 0 {
+			if len(x.entries) > 0 || len(e.value.entries) == 0 {
 				a.entries = append(a.entries, entry{e.key, e.at, x})
 			}
 			if len(y.entries) > 0 {
@@ -270,7 +270,8 @@ func (t *translator) data() Data {
 	if o.Seed != nil {
 		d.Seed = *o.Seed
 	}
-	if f := o.Filter; f != nil {
+	if n := t.tree.path("data.instance_filter"); n != nil && n.kind == mapKind {
+		f := o.Filter
 		d.InstanceFilter = InstanceFilter{true, or(f.MaxPeriod, 13), or(f.MinPeriod, 1), or(f.MaxCount, 32)}
 	}
 	t.refuse(t.tree.path("data.custom_dataset") != nil && t.tree.path("data.custom_dataset").kind != nullKind,

@@ -98,6 +98,9 @@ func (v *validator) train(t *Train, d *Data) {
 	v.fail(set > 1, "train.steps", "one of train.steps, train.tokens, train.epochs is allowed, %d are set", set)
 	seq := Count(d.SequenceLength)
 	v.fail(t.GlobalBatchSize%seq != 0, "train.global_batch_size", "%d is not a multiple of data.sequence_length %d", t.GlobalBatchSize, seq)
+	if t.MicroBatchSize == t.GlobalBatchSize {
+		return
+	}
 	v.fail(t.MicroBatchSize%seq != 0, "train.micro_batch_size", "%d is not a multiple of data.sequence_length %d", t.MicroBatchSize, seq)
 	if t.MicroBatchSize > 0 {
 		v.fail(t.GlobalBatchSize%t.MicroBatchSize != 0, "train.micro_batch_size", "%d does not divide global_batch_size %d", t.MicroBatchSize, t.GlobalBatchSize)
