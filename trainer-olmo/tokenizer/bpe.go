@@ -16,6 +16,7 @@ type BPE struct {
 
 	cache *wordCache
 	norm  []byte // scratch of the normalizer
+	marks []mark // likewise
 	valid []byte // scratch of replaceBytes
 	merge merger // scratch of long words
 }
@@ -35,8 +36,8 @@ type tables struct {
 	words   map[string]uint32 // whole words, only with ignore_merges
 	raw     matcher           // added tokens with normalized: false
 	normal  matcher           // added tokens with normalized: true
-	nfc     bool
-	lacks   bool // some byte has no token; see [BPE.replaceBytes]
+	nfc     *normalizer       // nil without
+	lacks   bool              // some byte has no token; see [BPE.replaceBytes]
 	split   splitter
 	classes *classTable
 }
@@ -84,7 +85,7 @@ func (t *BPE) replaceBytes(text []byte) []byte {
 
 // encodeNormal encodes text that holds no raw added token.
 func (t *BPE) encodeNormal(dst []uint32, text []byte) []uint32 {
-	if t.nfc {
+	if t.nfc != nil {
 		text = t.normalize(text)
 	}
 	for {

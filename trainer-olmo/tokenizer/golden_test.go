@@ -106,7 +106,7 @@ func checkGolden(t *testing.T, g goldenTokenizer) {
 
 // normalForm is what decoding gives back: text after the normalizer.
 func (t *BPE) normalForm(text []byte) []byte {
-	if t.nfc {
+	if t.nfc != nil {
 		return append([]byte(nil), t.normalize(text)...)
 	}
 	return text

@@ -14,8 +14,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-
-	"golang.org/x/text/unicode/norm"
 )
 
 // maxFile bounds a tokenizer.json, in bytes; the official ones have 3 MB.
@@ -125,9 +123,12 @@ func parse(data []byte) (*tables, error) {
 		return nil, fmt.Errorf("truncation, padding: %w, allowed null", ErrUnsupported)
 	}
 	t := &tables{classes: newClassTable()}
-	var err error
-	if t.nfc, err = parseNormalizer(f.Normalizer); err != nil {
+	nfc, err := parseNormalizer(f.Normalizer)
+	if err != nil {
 		return nil, err
+	}
+	if nfc {
+		t.nfc = newNormalizer()
 	}
 	if t.split, err = parsePreTokenizer(f.PreTokenizer); err != nil {
 		return nil, err
@@ -473,8 +474,8 @@ func (t *tables) setAdded(added []addedJSON) error {
 			raw = append(raw, token)
 			continue
 		}
-		if t.nfc {
-			token.content = norm.NFC.Bytes(token.content)
+		if t.nfc != nil {
+			token.content = newBPE(t).appendNFC(nil, token.content)
 		}
 		normal = append(normal, token)
 	}

@@ -25,6 +25,9 @@ type classTable [tableRunes]class
 
 func newClassTable() *classTable {
 	c := new(classTable)
+	for _, r := range since15 {
+		c.fill(&unicode.RangeTable{R32: []unicode.Range32{{Lo: r.lo, Hi: r.hi, Stride: 1}}}, r.k)
+	}
 	c.fill(unicode.L, letter)
 	c.fill(unicode.N, number)
 	c.fill(unicode.White_Space, space)
@@ -45,6 +48,29 @@ func (c *classTable) fill(t *unicode.RangeTable, k class) {
 	}
 }
 
+// extensionI is CJK Unified Ideographs Extension I, new in Unicode 15.1.
+func extensionI(r rune) bool { return r >= 0x2ebf0 && r <= 0x2ee5d }
+
+// since15 lists the letters and numbers below tableRunes that Unicode 15.1 and
+// 16 added to the version 15 of package unicode up to Go 1.26: the reference
+// library's regular expressions know them, and ids must not depend on the
+// toolchain.
+var since15 = [...]struct {
+	lo, hi uint32
+	k      class
+}{
+	{0x1c89, 0x1c8a, letter}, {0xa7cb, 0xa7cd, letter}, {0xa7da, 0xa7dc, letter},
+	{0x105c0, 0x105f3, letter}, {0x10d40, 0x10d49, number}, {0x10d4a, 0x10d65, letter},
+	{0x10d6f, 0x10d85, letter}, {0x10ec2, 0x10ec4, letter}, {0x11380, 0x11389, letter},
+	{0x1138b, 0x1138b, letter}, {0x1138e, 0x1138e, letter}, {0x11390, 0x113b5, letter},
+	{0x113b7, 0x113b7, letter}, {0x113d1, 0x113d1, letter}, {0x113d3, 0x113d3, letter},
+	{0x116d0, 0x116e3, number}, {0x11bc0, 0x11be0, letter}, {0x11bf0, 0x11bf9, number},
+	{0x13460, 0x143fa, letter}, {0x16100, 0x1611d, letter}, {0x16130, 0x16139, number},
+	{0x16d40, 0x16d6c, letter}, {0x16d70, 0x16d79, number}, {0x18cff, 0x18cff, letter},
+	{0x1ccf0, 0x1ccf9, number}, {0x1e5d0, 0x1e5ed, letter}, {0x1e5f0, 0x1e5f0, letter},
+	{0x1e5f1, 0x1e5fa, number},
+}
+
 // at returns the class and the size of the rune at the start of a non-empty text.
 func (c *classTable) at(text []byte) (class, int) {
 	if b := text[0]; b < utf8.RuneSelf {
@@ -56,7 +82,7 @@ func (c *classTable) at(text []byte) (class, int) {
 		return other, 1
 	case r < tableRunes:
 		return c[r], n
-	case unicode.Is(unicode.L, r):
+	case unicode.Is(unicode.L, r), extensionI(r):
 		return letter, n
 	case unicode.Is(unicode.N, r):
 		return number, n
