@@ -67,16 +67,8 @@ func isGroups(t reflect.Type) bool {
 
 // groups fills a list of structs. Faults and positions get the item's index.
 func (d *decoder) groups(n *node, v reflect.Value, path string) {
-	// The list may start with a default for its items, given as element 0.
-	var proto reflect.Value
-	if v.Len() > 0 {
-		proto = v.Index(0)
-	}
 	out := reflect.MakeSlice(v.Type(), len(n.list), len(n.list))
 	for i, item := range n.list {
-		if proto.IsValid() {
-			out.Index(i).Set(proto)
-		}
 		sub := newDecoder(v.Type().Elem())
 		sub.group(item, out.Index(i), "")
 		name := fmt.Sprintf("%s[%d]", path, i)

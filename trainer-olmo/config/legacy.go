@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"os"
 	"reflect"
 	"slices"
 	"strings"
@@ -31,7 +32,7 @@ func isLegacy(tree *node) bool {
 // applied on top, from the file or from overrides.
 func (l *loader) loadLegacy(tree *node) (*Config, error) {
 	old := legacyDefault()
-	p := &interpolator{root: tree, defaults: reflect.ValueOf(old), lookupEnv: l.lookupEnv}
+	p := &interpolator{root: tree, defaults: reflect.ValueOf(old), lookupEnv: os.LookupEnv}
 	tree, err := p.tree(tree)
 	if err != nil {
 		return nil, err
