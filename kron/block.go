@@ -74,7 +74,7 @@ func (b *Block[T]) setModes(dims []int) {
 		pre *= md.dim
 		md.exponent = b.exponent(k)
 		md.clamp = b.clamp(md.dim)
-		md.factored = b.factored(*md)
+		md.factored = !b.opts.NoFactor[k] && b.factored(*md)
 	}
 }
 

@@ -150,6 +150,9 @@ type Options struct {
 
 	// MaxDim is the longest side that gets a factor; 0 means 2048.
 	MaxDim int
+	// NoFactor names sides that get no factor whatever their length, counted
+	// after unit sides are dropped: one-sided methods.
+	NoFactor [MaxOrder]bool
 	// Precondition1D gives vectors a factor under SOAP; the others always do.
 	Precondition1D bool
 	// UnitFactors keeps 1×1 factors for sides of length one and counts those

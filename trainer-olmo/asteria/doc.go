@@ -1,0 +1,2 @@
+// Package asteria is the second-order optimizer of a model.
+package asteria
