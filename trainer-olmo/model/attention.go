@@ -133,9 +133,9 @@ type headGrad[T gemm.Float] struct {
 }
 
 // backward computes the probabilities again from h.lse. With p the
-// probabilities, dp = do*vᵀ and ds = p*(dp - rowsum(do*o)):
+// probabilities, dp = do*vᵀ and ds = scale*p*(dp - rowsum(do*o)):
 //
-//	dv += pᵀ*do    dq = scale*ds*k    dk += scale*dsᵀ*q
+//	dv += pᵀ*do    dq = ds*k    dk += dsᵀ*q
 func (a *attention[T]) backward(h *head[T], g *headGrad[T]) {
 	for i0 := 0; i0 < h.q.Rows; i0 += a.queries {
 		n := min(a.queries, h.q.Rows-i0)
@@ -158,8 +158,8 @@ func (a *attention[T]) backwardTile(h *head[T], g *headGrad[T], t tile, fresh bo
 		a.softmaxGrad(h, t, r, p.Row(r), dp.Row(r))
 	}
 	gemm.Mul(a.eng, true, false, 1, p, do, 1, g.dv.Slice(t.j0, 0, t.nk, hd))
-	gemm.Mul(a.eng, false, false, h.scale, dp, h.k.Slice(t.j0, 0, t.nk, hd), beta[T](!fresh), g.dq.Slice(t.i0, 0, t.n, hd))
-	gemm.Mul(a.eng, true, false, h.scale, dp, h.q.Slice(t.i0, 0, t.n, hd), 1, g.dk.Slice(t.j0, 0, t.nk, hd))
+	gemm.Mul(a.eng, false, false, 1, dp, h.k.Slice(t.j0, 0, t.nk, hd), beta[T](!fresh), g.dq.Slice(t.i0, 0, t.n, hd))
+	gemm.Mul(a.eng, true, false, 1, dp, h.q.Slice(t.i0, 0, t.n, hd), 1, g.dk.Slice(t.j0, 0, t.nk, hd))
 }
 
 // softmaxGrad turns a row of scores into probabilities and a row of dp into ds,
@@ -172,8 +172,7 @@ func (a *attention[T]) softmaxGrad(h *head[T], t tile, r int, p, dp []T) {
 		return
 	}
 	vec.ExpSum(p[lo:hi], p[lo:hi], h.lse[t.i0+r])
-	vec.Mul(dp[lo:hi], dp[lo:hi], p[lo:hi])
-	vec.Axpy(-a.rowDotDO[r], p[lo:hi], dp[lo:hi])
+	vec.SoftmaxGrad(dp[lo:hi], p[lo:hi], dp[lo:hi], a.rowDotDO[r], h.scale)
 	for _, x := range [2][]T{p, dp} {
 		clear(x[:lo])
 		clear(x[hi:])

@@ -9,7 +9,7 @@ import (
 // norm's output at the start, and of the residual stream from then on.
 func (p *pass[T]) backward(tokens []int32, obs Observer) {
 	w := p.w
-	p.normGrad(false, w.dx, w.final, p.m.norm, w.nScale, w.nMean)
+	p.normGrad(w.dx, false, w.dx, w.final, p.m.norm, w.nScale)
 	for l := len(w.layers) - 1; l >= 0; l-- {
 		if obs != nil {
 			obs.PreBackward(l)
@@ -26,16 +26,16 @@ func (p *pass[T]) backward(tokens []int32, obs Observer) {
 
 func (p *pass[T]) mlpBackward(l int) {
 	w, a, b := p.w, &p.w.layers[l], &p.m.blocks[l]
-	dout := p.outputGrad(a.b, b.mlpNorm, a.bScale, a.bMean)
+	dout := p.outputGrad(a.b, b.mlpNorm, a.bScale)
 	p.linearGrad(w.dact, dout, a.act, b.down)
 	p.swigluBack = swigluBackTask[T]{hidden: p.m.cfg.HiddenSize, n: w.tokens(), gu: a.gu, dact: w.dact}
 	p.rows(&p.swigluBack)
-	p.inputGrad(a.gu, a.h, a.b, b.gateUp, b.mlpNorm, a.bScale, a.bMean)
+	p.inputGrad(a.gu, a.h, a.b, b.gateUp, b.mlpNorm, a.bScale)
 }
 
 func (p *pass[T]) attentionBackward(l int) {
 	w, a, b := p.w, &p.w.layers[l], &p.m.blocks[l]
-	dout := p.outputGrad(a.a, b.attNorm, a.aScale, a.aMean)
+	dout := p.outputGrad(a.a, b.attNorm, a.aScale)
 	p.linearGrad(w.do, dout, a.o, b.o)
 	p.attendBack = attendBackTask[T]{attendTask[T]{m: p.m, w: w, layer: l}}
 	p.m.eng.Run(w.rows*p.m.cfg.NKVHeads, &p.attendBack)
@@ -46,24 +46,24 @@ func (p *pass[T]) attentionBackward(l int) {
 		p.addParts(b.qNorm.grad, 0, qw+kw)
 		p.addParts(b.kNorm.grad, qw, qw+kw)
 	}
-	p.inputGrad(w.dqkv, a.x, a.a, b.qkv, b.attNorm, a.aScale, a.aMean)
+	p.inputGrad(w.dqkv, a.x, a.a, b.qkv, b.attNorm, a.aScale)
 }
 
 // outputGrad returns the gradient of what attention or MLP put out before the
 // residual sum: through the norm in a post-norm block, the stream's own
 // gradient in a pre-norm block.
-func (p *pass[T]) outputGrad(kept []T, norm vector[T], scale, mean []T) []T {
+func (p *pass[T]) outputGrad(kept []T, norm vector[T], scale []T) []T {
 	if p.m.cfg.NormPlace == PreNorm {
 		return p.w.dx
 	}
-	p.normGradTo(p.w.dy, false, p.w.dx, kept, norm, scale, mean)
+	p.normGrad(p.w.dy, false, p.w.dx, kept, norm, scale)
 	return p.w.dy
 }
 
 // inputGrad adds to the weight's gradient, and adds dy*W to the stream's
 // gradient: directly, or through the norm of a pre-norm block. x is the stream
 // there, normed what the norm made of it.
-func (p *pass[T]) inputGrad(dy, x, normed []T, t tensor[T], norm vector[T], scale, mean []T) {
+func (p *pass[T]) inputGrad(dy, x, normed []T, t tensor[T], norm vector[T], scale []T) {
 	if p.m.cfg.NormPlace == PostNorm {
 		p.weightGrad(dy, x, t)
 		p.linearBack(p.w.dx, dy, t, 1)
@@ -71,7 +71,7 @@ func (p *pass[T]) inputGrad(dy, x, normed []T, t tensor[T], norm vector[T], scal
 	}
 	p.weightGrad(dy, normed, t)
 	p.linearBack(p.w.dy, dy, t, 0)
-	p.normGradTo(p.w.dx, true, p.w.dy, x, norm, scale, mean)
+	p.normGrad(p.w.dx, true, p.w.dy, x, norm, scale)
 }
 
 // linearGrad is the gradient of y = x*Wᵀ: it sets dx and adds to W's gradient.
@@ -92,18 +92,13 @@ func (p *pass[T]) weightGrad(dy, x []T, t tensor[T]) {
 	gemm.Mul(p.m.eng, true, false, 1, gemm.MatrixOf(n, t.value.Rows, dy), gemm.MatrixOf(n, t.value.Cols, x), 1, t.grad)
 }
 
-// normGrad replaces the gradient dx of a norm's output by that of its input x.
-func (p *pass[T]) normGrad(add bool, dx, x []T, norm vector[T], scale, mean []T) {
-	p.normGradTo(dx, add, dx, x, norm, scale, mean)
-}
-
-// normGradTo sets dx, or adds to it, from the gradient dy of norm(x), and adds to
+// normGrad sets dx, or adds to it, from the gradient dy of norm(x), and adds to
 // the weight's gradient.
-func (p *pass[T]) normGradTo(dx []T, add bool, dy, x []T, norm vector[T], scale, mean []T) {
+func (p *pass[T]) normGrad(dx []T, add bool, dy, x []T, norm vector[T], scale []T) {
 	d := p.m.cfg.DModel
 	p.normBack = normBackTask[T]{
 		workers: p.m.workers, kind: p.m.cfg.Norm, width: d, n: p.w.tokens(), add: add,
-		dx: dx, dy: dy, x: x, weight: norm.value, scale: scale, mean: mean, parts: p.w.partial,
+		dx: dx, dy: dy, x: x, weight: norm.value, scale: scale, eps: p.m.cfg.NormEps, parts: p.w.partial,
 	}
 	p.rows(&p.normBack)
 	p.addParts(norm.grad, 0, d)
@@ -117,18 +112,19 @@ func (p *pass[T]) addParts(grad []T, at, width int) {
 	}
 	chunks := (p.w.tokens() + rowChunk - 1) / rowChunk
 	for c := range chunks {
-		vec.Axpy(1, p.w.partial[c*width+at:c*width+at+len(grad)], grad)
+		vec.Add(grad, grad, p.w.partial[c*width+at:c*width+at+len(grad)])
 	}
 }
 
 // normBackTask is the gradient of normTask.
 type normBackTask[T gemm.Float] struct {
-	workers                        []*worker[T]
-	kind                           NormKind
-	width, n                       int
-	add                            bool
-	dx, dy, x, weight, scale, mean []T
-	parts                          []T // [chunks, width] of the weight's gradient
+	workers                  []*worker[T]
+	kind                     NormKind
+	eps                      float64
+	width, n                 int
+	add                      bool
+	dx, dy, x, weight, scale []T
+	parts                    []T // [chunks, width] of the weight's gradient
 }
 
 func (t *normBackTask[T]) Do(chunk, worker int) {
@@ -143,12 +139,14 @@ func (t *normBackTask[T]) Do(chunk, worker int) {
 			out = wk.row[:t.width]
 		}
 		if t.kind == RMSNorm {
-			rmsBackward(out, part, t.dy[at:end], t.x[at:end], t.weight, t.scale[i], wk.tmp[:t.width])
-		} else {
-			layerBackward(out, t.dy[at:end], t.x[at:end], t.mean[i], t.scale[i])
+			vec.RMSNormGrad(out, part, t.dy[at:end], t.x[at:end], t.weight, t.scale[i])
+		} else { // the result is computed again, not kept
+			y := wk.tmp[:t.width]
+			inv := vec.LayerNorm(y, t.x[at:end], t.eps)
+			vec.LayerNormGrad(out, t.dy[at:end], y, inv)
 		}
 		if t.add {
-			vec.Axpy(1, out, t.dx[at:end])
+			vec.Add(t.dx[at:end], t.dx[at:end], out)
 		}
 	}
 }
@@ -222,13 +220,14 @@ func (t *joinTask[T]) row(i int, wk *worker[T], part []T) {
 		x := raw
 		if c.ClipQKV > 0 {
 			x = wk.row2[:width]
-			clip(x, raw, T(c.ClipQKV))
+			vec.Clamp(x, raw, T(-c.ClipQKV), T(c.ClipQKV))
 		}
-		rmsBackward(dst[:qw], part[:qw], dst[:qw], x[:qw], b.qNorm.value, a.qScale[i], wk.tmp[:qw])
-		rmsBackward(dst[qw:qw+kw], part[qw:], dst[qw:qw+kw], x[qw:qw+kw], b.kNorm.value, a.kScale[i], wk.tmp[:kw])
+		q, k := dst[:qw], dst[qw:qw+kw]
+		vec.RMSNormGrad(q, part[:qw], q, x[:qw], b.qNorm.value, a.qScale[i])
+		vec.RMSNormGrad(k, part[qw:], k, x[qw:qw+kw], b.kNorm.value, a.kScale[i])
 	}
 	if c.ClipQKV > 0 {
-		clipGrad(dst, raw, T(c.ClipQKV))
+		vec.ClampGrad(dst, raw, dst, T(-c.ClipQKV), T(c.ClipQKV))
 	}
 }
 
@@ -239,20 +238,11 @@ func (t *joinTask[T]) gather(i int, dst []T) {
 	row, pos := i/w.seq, i%w.seq
 	cos, sin := t.m.ropes[t.layer].at(pos)
 	for h := range c.NHeads {
-		rotateBack(dst[h*hd:(h+1)*hd], w.query(w.dq, c, row, h, pos), cos, sin)
+		vec.Unrotate(dst[h*hd:(h+1)*hd], w.query(w.dq, c, row, h, pos), cos, sin)
 	}
 	for h := range c.NKVHeads {
-		rotateBack(dst[qw+h*hd:qw+(h+1)*hd], w.key(w.dk, c, row, h, pos), cos, sin)
+		vec.Unrotate(dst[qw+h*hd:qw+(h+1)*hd], w.key(w.dk, c, row, h, pos), cos, sin)
 		copy(dst[qw+kw+h*hd:qw+kw+(h+1)*hd], w.key(w.dv, c, row, h, pos))
-	}
-}
-
-// clipGrad zeroes the gradient where the clip's input x was outside [-c, c].
-func clipGrad[T gemm.Float](dx, x []T, c T) {
-	for i, v := range x {
-		if v < -c || v > c {
-			dx[i] = 0
-		}
 	}
 }
 
@@ -271,6 +261,7 @@ func (t *scatterTask[T]) Do(chunk, _ int) {
 	d := t.grad.Cols
 	lo, hi := chunk*scatterCols, min((chunk+1)*scatterCols, d)
 	for i, id := range t.tokens {
-		vec.Axpy(1, t.dx[i*d+lo:i*d+hi], t.grad.Row(int(id))[lo:hi])
+		row := t.grad.Row(int(id))[lo:hi]
+		vec.Add(row, row, t.dx[i*d+lo:i*d+hi])
 	}
 }

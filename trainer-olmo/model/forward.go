@@ -58,7 +58,7 @@ func (p *pass[T]) forward(w *work[T], tokens []int32, obs Observer) {
 			obs.PostForward(l)
 		}
 	}
-	p.normalize(w.normed, nil, w.final, p.m.norm.value, w.nScale, w.nMean)
+	p.normalize(w.normed, nil, w.final, p.m.norm.value, w.nScale)
 }
 
 func (p *pass[T]) block(l int) {
@@ -66,7 +66,7 @@ func (p *pass[T]) block(l int) {
 	pre := p.m.cfg.NormPlace == PreNorm
 	in := a.x
 	if pre {
-		p.normalize(a.a, nil, a.x, b.attNorm.value, a.aScale, a.aMean)
+		p.normalize(a.a, nil, a.x, b.attNorm.value, a.aScale)
 		in = a.a
 	}
 	p.linear(a.qkv, in, b.qkv.value, 0)
@@ -74,25 +74,25 @@ func (p *pass[T]) block(l int) {
 	p.rows(&p.split)
 	p.attend = attendTask[T]{m: p.m, w: p.w, layer: l}
 	p.m.eng.Run(p.w.rows*p.m.cfg.NHeads, &p.attend)
-	p.residual(a.h, a.x, a.o, b.o.value, a.a, b.attNorm.value, a.aScale, a.aMean)
+	p.residual(a.h, a.x, a.o, b.o.value, a.a, b.attNorm.value, a.aScale)
 
 	in = a.h
 	if pre {
-		p.normalize(a.b, nil, a.h, b.mlpNorm.value, a.bScale, a.bMean)
+		p.normalize(a.b, nil, a.h, b.mlpNorm.value, a.bScale)
 		in = a.b
 	}
 	p.linear(a.gu, in, b.gateUp.value, 0)
 	p.swiglu = swigluTask[T]{hidden: p.m.cfg.HiddenSize, n: p.w.tokens(), gu: a.gu, act: a.act}
 	p.rows(&p.swiglu)
-	p.residual(p.w.output(l), a.h, a.act, b.down.value, a.b, b.mlpNorm.value, a.bScale, a.bMean)
+	p.residual(p.w.output(l), a.h, a.act, b.down.value, a.b, b.mlpNorm.value, a.bScale)
 }
 
 // residual sets dst = res + norm(x*Wᵀ), keeping x*Wᵀ in kept, or without the
 // norm in a pre-norm block. dst may be res.
-func (p *pass[T]) residual(dst, res, x []T, w gemm.Matrix[T], kept, weight, scale, mean []T) {
+func (p *pass[T]) residual(dst, res, x []T, w gemm.Matrix[T], kept, weight, scale []T) {
 	if p.m.cfg.NormPlace == PostNorm {
 		p.linear(kept, x, w, 0)
-		p.normalize(dst, res, kept, weight, scale, mean)
+		p.normalize(dst, res, kept, weight, scale)
 		return
 	}
 	n := p.w.tokens() * w.Rows
@@ -101,10 +101,10 @@ func (p *pass[T]) residual(dst, res, x []T, w gemm.Matrix[T], kept, weight, scal
 }
 
 // normalize sets dst = norm(src), plus res when it is not nil.
-func (p *pass[T]) normalize(dst, res, src, weight, scale, mean []T) {
+func (p *pass[T]) normalize(dst, res, src, weight, scale []T) {
 	p.norm = normTask[T]{
 		workers: p.m.workers, kind: p.m.cfg.Norm, eps: p.m.cfg.NormEps, width: p.m.cfg.DModel, n: p.w.tokens(),
-		dst: dst, res: res, src: src, weight: weight, scale: scale, mean: mean,
+		dst: dst, res: res, src: src, weight: weight, scale: scale,
 	}
 	p.rows(&p.norm)
 }
@@ -126,29 +126,29 @@ func (t *embedTask[T]) Do(chunk, _ int) {
 
 // normTask normalises rows.
 type normTask[T gemm.Float] struct {
-	workers                            []*worker[T]
-	kind                               NormKind
-	eps                                float64
-	width, n                           int
-	dst, res, src, weight, scale, mean []T
+	workers                      []*worker[T]
+	kind                         NormKind
+	eps                          float64
+	width, n                     int
+	dst, res, src, weight, scale []T
 }
 
 func (t *normTask[T]) Do(chunk, worker int) {
 	lo, hi := span(chunk, t.n)
-	tmp := t.workers[worker].tmp[:t.width]
 	for i := lo; i < hi; i++ {
-		src, dst := t.src[i*t.width:(i+1)*t.width], t.dst[i*t.width:(i+1)*t.width]
-		out := dst
-		if t.res != nil {
-			out = tmp
-		}
-		if t.kind == RMSNorm {
-			t.scale[i] = rmsForward(out, src, t.weight, t.eps)
-		} else {
-			t.mean[i], t.scale[i] = layerForward(out, src, t.eps)
-		}
-		if t.res != nil {
-			vec.Add(dst, t.res[i*t.width:(i+1)*t.width], tmp)
+		at, end := i*t.width, (i+1)*t.width
+		src, dst := t.src[at:end], t.dst[at:end]
+		switch {
+		case t.kind == RMSNorm && t.res == nil:
+			t.scale[i] = vec.RMSNorm(dst, src, t.weight, t.eps)
+		case t.kind == RMSNorm:
+			t.scale[i] = vec.RMSNormAdd(dst, t.res[at:end], src, t.weight, t.eps)
+		case t.res == nil:
+			vec.LayerNorm(dst, src, t.eps)
+		default:
+			tmp := t.workers[worker].tmp[:t.width]
+			vec.LayerNorm(tmp, src, t.eps)
+			vec.Add(dst, t.res[at:end], tmp)
 		}
 	}
 }
@@ -174,23 +174,23 @@ func (t *splitTask[T]) row(i int, buf []T) {
 	qw, kw := c.qWidth(), c.kvWidth()
 	x := a.qkv[i*(qw+2*kw) : (i+1)*(qw+2*kw)]
 	if c.ClipQKV > 0 {
-		clip(buf[:len(x)], x, T(c.ClipQKV))
+		vec.Clamp(buf[:len(x)], x, T(-c.ClipQKV), T(c.ClipQKV))
 		x = buf[:len(x)]
 	}
 	q, k, v := x[:qw], x[qw:qw+kw], x[qw+kw:]
 	if c.QKNorm == "full" {
-		a.qScale[i] = rmsForward(buf[:qw], q, b.qNorm.value, c.NormEps)
-		a.kScale[i] = rmsForward(buf[qw:qw+kw], k, b.kNorm.value, c.NormEps)
+		a.qScale[i] = vec.RMSNorm(buf[:qw], q, b.qNorm.value, c.NormEps)
+		a.kScale[i] = vec.RMSNorm(buf[qw:qw+kw], k, b.kNorm.value, c.NormEps)
 		q, k = buf[:qw], buf[qw:qw+kw]
 	}
 	row, pos := i/t.w.seq, i%t.w.seq
 	cos, sin := t.m.ropes[t.layer].at(t.w.first + pos)
 	hd := c.HeadDim
 	for h := range c.NHeads {
-		rotate(t.w.query(a.q, c, row, h, pos), q[h*hd:(h+1)*hd], cos, sin)
+		vec.Rotate(t.w.query(a.q, c, row, h, pos), q[h*hd:(h+1)*hd], cos, sin)
 	}
 	for h := range c.NKVHeads {
-		rotate(t.w.key(a.k, c, row, h, t.w.first+pos), k[h*hd:(h+1)*hd], cos, sin)
+		vec.Rotate(t.w.key(a.k, c, row, h, t.w.first+pos), k[h*hd:(h+1)*hd], cos, sin)
 		copy(t.w.key(a.v, c, row, h, t.w.first+pos), v[h*hd:(h+1)*hd])
 	}
 }
@@ -205,13 +205,6 @@ func (w *work[T]) query(buf []T, c *Config, row, h, t int) []T {
 func (w *work[T]) key(buf []T, c *Config, row, h, pos int) []T {
 	at := ((row*c.NKVHeads+h)*w.capacity + pos) * c.HeadDim
 	return buf[at : at+c.HeadDim]
-}
-
-// clip sets dst to src clamped to [-c, c].
-func clip[T gemm.Float](dst, src []T, c T) {
-	for i, v := range src {
-		dst[i] = min(max(v, -c), c)
-	}
 }
 
 // attendTask is attention of one row and query head.

@@ -57,20 +57,18 @@ func (t *lossTask[T]) Do(chunk, _ int) {
 //
 //	(p*(1 + 2*zLoss*lse) - onehot(label)) / divisor
 func (t *lossTask[T]) row(x []T, label int) (ce, z float64) {
-	if label == ignored {
+	switch {
+	case label == ignored:
 		if t.grad {
 			clear(x)
 		}
 		return 0, 0
+	case t.grad:
+		ce, lse := vec.CrossEntropy(x, x, label, t.inverse, t.zLoss)
+		return ce, lse * lse
 	}
-	target := float64(x[label])
-	peak := vec.Max(x)
-	total := float64(vec.ExpSum(x, x, peak))
-	lse := float64(peak) + math.Log(total)
-	if t.grad {
-		vec.Scale(T((1+2*t.zLoss*lse)*t.inverse/total), x)
-		x[label] -= T(t.inverse)
-	}
+	target, peak := float64(x[label]), vec.Max(x)
+	lse := float64(peak) + math.Log(float64(vec.ExpSum(x, x, peak)))
 	return lse - target, lse * lse
 }
 

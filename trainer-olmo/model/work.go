@@ -19,7 +19,6 @@ type layerActs[T gemm.Float] struct {
 	act []T // [N, I]
 
 	aScale, bScale, qScale, kScale []T // [N] reciprocal root mean squares
-	aMean, bMean                   []T // [N] means, LayerNorm only
 }
 
 // work is the buffers of one kind of pass, for rows*seq tokens.
@@ -32,7 +31,6 @@ type work[T gemm.Float] struct {
 	final     []T // [N, d] input of the final norm
 	normed    []T // [N, d] its output
 	nScale    []T
-	nMean     []T
 
 	docStart []int32
 	lo       [][]int32 // by window: first visible position of each token
@@ -88,7 +86,7 @@ func newWork[T gemm.Float](c Config, windows int, p plan) *work[T] {
 		w.final = shared.x
 	}
 	w.normed = make([]T, n*c.DModel)
-	w.nScale, w.nMean = make([]T, n), make([]T, n)
+	w.nScale = make([]T, n)
 	w.docStart = make([]int32, n)
 	for range windows {
 		w.lo = append(w.lo, make([]int32, p.rows*p.capacity))
@@ -113,7 +111,6 @@ func newLayerActs[T gemm.Float](c Config, p plan) layerActs[T] {
 		o: of(n, c.qWidth()), lse: of(n, c.NHeads),
 		gu: of(n, 2*c.HiddenSize), act: of(n, c.HiddenSize),
 		aScale: of(n, 1), bScale: of(n, 1), qScale: of(n, 1), kScale: of(n, 1),
-		aMean: of(n, 1), bMean: of(n, 1),
 	}
 }
 
