@@ -38,7 +38,7 @@ type core[T gemm.Float] struct {
 }
 
 func newCore[T gemm.Float](eng *gemm.Engine, n int) *core[T] {
-	k := newKernels[T]()
+	k := newKernels[T](eng)
 	c := &core[T]{
 		eng: eng, k: k, max: n,
 		tri: newTridiagonal(eng, k, n), refl: newReflectorBlock[T](n),

@@ -64,7 +64,7 @@ func newDivide[T gemm.Float](eng *gemm.Engine, k kernels[T], n int, z, u, g gemm
 	for w := range c.workers {
 		wk := &c.workers[w]
 		wk.c, wk.eng = c, eng
-		wk.leaf.k = newKernels[float64]()
+		wk.leaf.k = newKernels[float64](eng)
 		if eng.Threads() > 1 {
 			wk.eng, wk.own = gemm.New(1), true
 		}

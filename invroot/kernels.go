@@ -18,10 +18,92 @@ func unit[T gemm.Float]() float64 {
 	return 0x1p-53
 }
 
-// kernels holds the choice of vector code. The zero value runs the portable
-// specification; every variant computes the same sums, in its own fixed order.
+// kernels holds the choice of vector code: that of the engine, so that one name
+// ("avx512", "avx2", "generic") tells which bits to expect of a run. The zero value runs the portable
+// specification.
 type kernels[T gemm.Float] struct {
-	simd bool
+	level2 *level2[T] // nil: portable
+	set    kernelSet
+}
+
+// kernelSet selects the kernels of the secular equation.
+type kernelSet uint8
+
+const (
+	portable kernelSet = iota
+	avx2
+	avx512
+)
+
+// level2 are the kernels on rows; lda and diag as in the generator's comments, lda in bytes.
+type level2[T gemm.Float] struct {
+	dots1, dots4   func(n int, a *T, lda int, x, out *T)
+	axpys1, axpys4 func(n int, c, a *T, lda int, y *T)
+	symv4          func(n, diag int, a *T, lda int, x, y, xi, out *T)
+	rotate         func(n int, x, y *T, c, s T)
+}
+
+// dots sets out[i] = rows.Row(i)[:len(x)]·x.
+func (k kernels[T]) dots(out []T, rows gemm.Matrix[T], x []T) {
+	n, count := len(x), len(out)
+	if k.level2 == nil || n == 0 || count == 0 {
+		dotsGeneric(out, rows, x)
+		return
+	}
+	lda := rows.Stride * int(unsafe.Sizeof(x[0]))
+	_ = rows.Data[(count-1)*rows.Stride+n-1]
+	i := 0
+	for ; i+4 <= count; i += 4 {
+		k.level2.dots4(n, &rows.Data[i*rows.Stride], lda, &x[0], &out[i])
+	}
+	for ; i < count; i++ {
+		k.level2.dots1(n, &rows.Data[i*rows.Stride], lda, &x[0], &out[i])
+	}
+}
+
+// axpys adds the sum of c[i]*rows.Row(i)[:len(y)] to y.
+func (k kernels[T]) axpys(y, c []T, rows gemm.Matrix[T]) {
+	n, count := len(y), len(c)
+	if k.level2 == nil || n == 0 || count == 0 {
+		axpysGeneric(y, c, rows)
+		return
+	}
+	lda := rows.Stride * int(unsafe.Sizeof(y[0]))
+	_ = rows.Data[(count-1)*rows.Stride+n-1]
+	i := 0
+	for ; i+4 <= count; i += 4 {
+		k.level2.axpys4(n, &c[i], &rows.Data[i*rows.Stride], lda, &y[0])
+	}
+	for ; i < count; i++ {
+		k.level2.axpys1(n, &c[i], &rows.Data[i*rows.Stride], lda, &y[0])
+	}
+}
+
+// symvRows adds to y the part of A*x that rows [lo, hi) carry; see symvRowsGeneric.
+// lo is a multiple of the lanes.
+func (k kernels[T]) symvRows(y []T, a gemm.Matrix[T], x []T, lo, hi int) {
+	i := lo
+	if k.level2 != nil {
+		w := lanes[T]()
+		lda := a.Stride * int(unsafe.Sizeof(x[0]))
+		for ; i+4 <= hi; i += 4 {
+			split := i - i%w
+			diag := min(split+w, len(x)) - split
+			_ = a.Data[(i+3)*a.Stride+split+diag-1]
+			k.level2.symv4(split, diag, &a.Data[i*a.Stride], lda, &x[0], &y[0], &x[i], &y[i])
+		}
+	}
+	symvRowsGeneric(y, a, x, i, hi)
+}
+
+// rotate applies a plane rotation: x, y = c*x+s*y, c*y-s*x.
+func (k kernels[T]) rotate(x, y []T, c, s T) {
+	if k.level2 == nil || len(x) == 0 {
+		rotateGeneric(x, y, c, s)
+		return
+	}
+	_ = y[len(x)-1]
+	k.level2.rotate(len(x), &x[0], &y[0], c, s)
 }
 
 // The portable kernels. They are the specification of the assembly and are

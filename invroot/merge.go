@@ -49,7 +49,7 @@ func (t *mergeTask[T]) bind(c *divide[T], lo, n, m int) {
 	if unit[T]() > 0x1p-30 {
 		t.secular.tol = 0x1p-36 // far below the roundoff of the float32 vectors
 	}
-	t.secular.simd = kernels[float64](c.k)
+	t.secular.set = c.k.set
 }
 
 // couple forms the rank-one vector from the halves' adjoining columns, of length
@@ -269,12 +269,12 @@ func (t *mergeTask[T]) weights(lo, hi int) {
 	for j := range t.k {
 		pole, o, y := s.d[j], s.origin[j], s.offset[j]
 		if j < lo || j >= hi {
-			s.simd.loewner(prod, s.d[lo:hi], o, y, pole)
+			s.set.loewner(prod, s.d[lo:hi], o, y, pole)
 			continue
 		}
-		s.simd.loewner(prod[:j-lo], s.d[lo:j], o, y, pole)
+		s.set.loewner(prod[:j-lo], s.d[lo:j], o, y, pole)
 		prod[j-lo] *= (o - pole) + y
-		s.simd.loewner(prod[j+1-lo:], s.d[j+1:hi], o, y, pole)
+		s.set.loewner(prod[j+1-lo:], s.d[j+1:hi], o, y, pole)
 	}
 	for i := range prod {
 		prod[i] = math.Copysign(math.Sqrt(math.Abs(prod[i])), t.sz[lo+i])
@@ -291,7 +291,7 @@ func (t *mergeTask[T]) permuteWeights() {
 // vector forms row j of u, the eigenvector of the secular problem, columns in the arranged order.
 func (t *mergeTask[T]) vector(j int) {
 	u := t.vectors().Row(j)
-	sum := t.c.k.vector(u, t.pd[:t.k], t.pz[:t.k], t.secular.origin[j], t.secular.offset[j])
+	sum := vector(t.c.k.set, u, t.pd[:t.k], t.pz[:t.k], t.secular.origin[j], t.secular.offset[j])
 	vec.Scale(T(1/math.Sqrt(sum)), u)
 }
 

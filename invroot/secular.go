@@ -12,7 +12,7 @@ type secular struct {
 	rhoInv float64
 	// tol bounds |f| relative to the sum of its terms' magnitudes.
 	tol    float64
-	simd   kernels[float64]
+	set    kernelSet
 	end    float64 // upper bound of the last root
 	origin []float64
 	offset []float64
@@ -40,9 +40,9 @@ type point struct {
 
 func (s *secular) eval(j int, origin, offset float64) point {
 	var p point
-	p.psi, p.psiSlope = s.simd.secular(s.d[:j+1], s.z2[:j+1], origin, offset)
+	p.psi, p.psiSlope = s.set.secular(s.d[:j+1], s.z2[:j+1], origin, offset)
 	if j+1 < len(s.d) {
-		p.phi, p.phiSlope = s.simd.secular(s.d[j+1:], s.z2[j+1:], origin, offset)
+		p.phi, p.phiSlope = s.set.secular(s.d[j+1:], s.z2[j+1:], origin, offset)
 	}
 	p.f = s.rhoInv + p.psi + p.phi
 	return p
