@@ -565,3 +565,76 @@ func ExampleDigest_String() {
 	// runtime   dd
 	// total     ee
 }
+
+func TestDamagedWeightsAreNamed(t *testing.T) {
+	dir := t.TempDir()
+	st := state(4, 1)
+	if err := mustOpen(t, dir, Options{}).Save(st); err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(dir, "step1", weightsFile)
+	raw, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The last tensor by name is model.norm.weight, the first lm_head.weight.
+	data := len(raw) - 4*(7+12)
+	for i := data; i < len(raw); i++ {
+		bad := slices.Clone(raw)
+		bad[i] ^= 1 << (i % 8)
+		if err := os.WriteFile(file, bad, 0o666); err != nil {
+			t.Fatal(err)
+		}
+		name := "lm_head.weight"
+		if i >= data+4*12 {
+			name = "model.norm.weight"
+		}
+		dst := blank(st)
+		err := mustLatest(t, dir).Weights(dst.Weights)
+		if err == nil || !strings.Contains(err.Error(), name) || !strings.Contains(err.Error(), weightsFile) {
+			t.Fatalf("byte %d: the error does not name %s and the file: %v", i, name, err)
+		}
+		if dst.Weights[0].F32[0] != 0 || dst.Weights[1].F32[0] != 0 {
+			t.Fatalf("byte %d: damaged weights were loaded", i)
+		}
+		if _, err := DigestDir(dir); err == nil {
+			t.Fatalf("byte %d: digest accepted it", i)
+		}
+	}
+}
+
+func TestForeignWeightsAreListed(t *testing.T) {
+	dir := t.TempDir()
+	st := state(4, 1)
+	if err := mustOpen(t, dir, Options{}).Save(st); err != nil {
+		t.Fatal(err)
+	}
+	dst := blank(st).Weights
+	dst[1].Shape = []int{3, 4} // the same number of elements
+	dst[0].Name = "model.other.weight"
+	err := mustLatest(t, dir).Weights(dst)
+	var m *MismatchError
+	if !errors.As(err, &m) {
+		t.Fatalf("error %v", err)
+	}
+	if !slices.Equal(m.Missing, []string{"model.other.weight"}) || !slices.Equal(m.Unexpected, []string{"model.norm.weight"}) ||
+		!slices.Equal(m.Reshaped, []string{"lm_head.weight: [4 3] in the file, [3 4] in the run"}) {
+		t.Errorf("listed %+v", m)
+	}
+}
+
+func TestFloat64WeightsKeepTheirType(t *testing.T) {
+	dir := t.TempDir()
+	st := State{Weights: []Tensor{{Section: param.Section{Name: "w", F64: []float64{1, math.Pi, math.Inf(-1)}}, Shape: []int{3}}}}
+	if err := mustOpen(t, dir, Options{}).Save(st); err != nil {
+		t.Fatal(err)
+	}
+	dst := []Tensor{{Section: param.Section{Name: "w", F64: make([]float64, 3)}, Shape: []int{3}}}
+	if err := mustLatest(t, dir).Weights(dst); err != nil || !slices.Equal(dst[0].F64, st.Weights[0].F64) {
+		t.Errorf("read %v, %v", dst[0].F64, err)
+	}
+	single := []Tensor{{Section: param.Section{Name: "w", F32: make([]float32, 3)}, Shape: []int{3}}}
+	if err := mustLatest(t, dir).Weights(single); err == nil || !strings.Contains(err.Error(), "F64[3] in the file, F32[3] in the run") {
+		t.Errorf("float64 into float32 gave %v", err)
+	}
+}

@@ -5,6 +5,8 @@ import (
 	"encoding/hex"
 	"fmt"
 	"hash"
+
+	"github.com/asteria-runtime/asteria/trainer-olmo/param"
 )
 
 // Digest is the SHA-256 of each group of sections, in hexadecimal.
@@ -36,17 +38,21 @@ func sum(h hash.Hash) string { return hex.EncodeToString(h.Sum(nil)) }
 
 // DigestState is the digest that a checkpoint of the state has.
 func DigestState(st State) Digest {
-	var d Digest
+	d := Digest{Weights: digestSections(weightSections(st.Weights))}
 	for _, g := range groups(&d, &st) {
-		h := sha256.New()
-		buf := make([]byte, copyBytes)
-		for _, s := range g.sections {
-			t, count := sectionType(s)
-			hashHead(h, s.Name, t, count)
-			// A hash takes every byte, so there is no error.
-			_ = encode(s, buf, func(b []byte) error { h.Write(b); return nil })
-		}
-		*g.digest = sum(h)
+		*g.digest = digestSections(g.sections)
 	}
 	return d.seal()
+}
+
+// digestSections is the digest of sections in their order.
+func digestSections(sections []param.Section) string {
+	h, buf := sha256.New(), make([]byte, copyBytes)
+	for _, s := range sections {
+		t, count := sectionType(s)
+		hashHead(h, s.Name, t, count)
+		// A hash takes every byte, so there is no error.
+		_ = encode(s, buf, func(b []byte) error { h.Write(b); return nil })
+	}
+	return sum(h)
 }

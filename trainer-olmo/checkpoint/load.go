@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"path/filepath"
 	"slices"
@@ -127,10 +128,9 @@ func readMeta(f FS, path string) (Meta, error) {
 	return meta, nil
 }
 
-// with opens a file of sections for the time of use.
-func (c *Checkpoint) with(name string, use func(*container) error) error {
-	path := filepath.Join(c.path, name)
-	r, err := c.fs.Open(path)
+// open opens a file for the time of use.
+func (c *Checkpoint) open(name string, use func(r io.ReaderAt, size int64) error) error {
+	r, err := c.fs.Open(filepath.Join(c.path, name))
 	if err != nil {
 		return fmt.Errorf("checkpoint: %w", err)
 	}
@@ -139,11 +139,18 @@ func (c *Checkpoint) with(name string, use func(*container) error) error {
 	if err != nil {
 		return fmt.Errorf("checkpoint: %w", err)
 	}
-	in, err := openContainer(r, size, path)
-	if err != nil {
-		return err
-	}
-	return use(in)
+	return use(r, size)
+}
+
+// with opens a file of sections for the time of use.
+func (c *Checkpoint) with(name string, use func(*container) error) error {
+	return c.open(name, func(r io.ReaderAt, size int64) error {
+		in, err := openContainer(r, size, filepath.Join(c.path, name))
+		if err != nil {
+			return err
+		}
+		return use(in)
+	})
 }
 
 func (c *Checkpoint) sections(name string, dst []param.Section) error {
@@ -163,7 +170,9 @@ func (c *Checkpoint) Position() (Position, error) {
 
 // Weights fills the tensors. Every tensor of the file and of dst must be in the
 // other, with equal shape; a fault changes nothing and is reported in full.
-func (c *Checkpoint) Weights(dst []Tensor) error { return c.sections(weightsFile, sorted(dst)) }
+func (c *Checkpoint) Weights(dst []Tensor) error {
+	return c.withWeights(func(w *weightFile) error { return w.loadTensors(dst) })
+}
 
 // Optimizer fills the optimizer's state, with the rules of Weights.
 func (c *Checkpoint) Optimizer(dst []param.Section) error { return c.sections(optimizerFile, dst) }
@@ -175,6 +184,11 @@ func (c *Checkpoint) Runtime(dst []param.Section) error { return c.sections(runt
 // with the one that was computed when it was saved.
 func (c *Checkpoint) Digest() (Digest, error) {
 	var d Digest
+	h := sha256.New()
+	if err := c.withWeights(func(w *weightFile) error { return w.digest(h) }); err != nil {
+		return d, err
+	}
+	d.Weights = sum(h)
 	for _, g := range groups(&d, &State{}) {
 		h := sha256.New()
 		if err := c.with(g.file, func(in *container) error { return in.digest(h) }); err != nil {

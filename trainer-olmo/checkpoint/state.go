@@ -111,12 +111,42 @@ type Origin struct {
 
 // Meta is metadata.json.
 type Meta struct {
-	Format    int       `json:"format"`
-	Position  Position  `json:"position"`
-	Origin    Origin    `json:"origin"`
-	Ephemeral bool      `json:"ephemeral"`
-	Files     []FileRef `json:"files"`
-	Digest    Digest    `json:"digest"`
+	Format    int      `json:"format"`
+	Position  Position `json:"position"`
+	Origin    Origin   `json:"origin"`
+	Ephemeral bool     `json:"ephemeral"`
+	// Tensors are the checksums of the weights, sorted by name.
+	Tensors []TensorSum `json:"tensors"`
+	Files   []FileRef   `json:"files"`
+	Digest  Digest      `json:"digest"`
+}
+
+// The files of a checkpoint.
+const (
+	weightsFile   = "model.safetensors"
+	optimizerFile = "optimizer.state"
+	positionFile  = "position.state"
+	runtimeFile   = "runtime.state"
+	configFile    = "config.yaml"
+	modelFile     = "config.json"
+	metaFile      = "metadata.json"
+)
+
+// group is one .state file and its part of the digest.
+type group struct {
+	file     string
+	sections []param.Section
+	digest   *string
+}
+
+// groups lists the .state files of a state in the order in which they are
+// written.
+func groups(d *Digest, st *State) []group {
+	return []group{
+		{optimizerFile, st.Optimizer, &d.Optimizer},
+		{positionFile, st.Position.sections(), &d.Position},
+		{runtimeFile, st.Runtime, &d.Runtime},
+	}
 }
 
 // FileRef is a file of a checkpoint and its size in bytes.

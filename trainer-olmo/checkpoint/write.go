@@ -50,7 +50,7 @@ func (f *folder) write(name string, body func(io.Writer) error) (err error) {
 	return err
 }
 
-// bytes is the body of a file whose content is at hand.
+// content is the body of a file whose content is at hand.
 func content(b []byte) func(io.Writer) error {
 	return func(w io.Writer) error {
 		_, err := w.Write(b)
@@ -60,7 +60,11 @@ func content(b []byte) func(io.Writer) error {
 
 // writeState writes all files, metadata last.
 func (f *folder) writeState(st *State) error {
-	meta := Meta{Format: Format, Position: st.Position, Origin: st.Origin, Ephemeral: st.Ephemeral}
+	meta := Meta{Format: Format, Position: st.Position, Origin: st.Origin, Ephemeral: st.Ephemeral, Tensors: weightSums(st.Weights)}
+	if err := f.write(weightsFile, func(w io.Writer) error { return writeWeights(w, st.Weights) }); err != nil {
+		return err
+	}
+	meta.Digest.Weights = digestSections(weightSections(st.Weights))
 	for _, g := range groups(&meta.Digest, st) {
 		h := sha256.New()
 		err := f.write(g.file, func(w io.Writer) error { return writeContainer(w, g.sections, h) })
@@ -69,11 +73,14 @@ func (f *folder) writeState(st *State) error {
 		}
 		*g.digest = sum(h)
 	}
-	for name, b := range map[string][]byte{configFile: st.Config, modelFile: st.ModelConfig} {
-		if b == nil {
+	for _, x := range []struct {
+		name string
+		b    []byte
+	}{{configFile, st.Config}, {modelFile, st.ModelConfig}} {
+		if x.b == nil {
 			continue
 		}
-		if err := f.write(name, content(b)); err != nil {
+		if err := f.write(x.name, content(x.b)); err != nil {
 			return err
 		}
 	}

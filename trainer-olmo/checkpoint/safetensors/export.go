@@ -194,6 +194,12 @@ func split[T gemm.Float](params []param.Param[T], size, limit int64) [][]param.P
 // Write writes one safetensors file with the tensors in the order given, synced.
 // It is not atomic; [Export] is.
 func Write[T gemm.Float](path string, params []param.Param[T], d DType) error {
+	return writeFile(path, func(w io.Writer) error { return Encode(w, params, d) })
+}
+
+// Encode writes the content of a safetensors file with the tensors in the order
+// given.
+func Encode[T gemm.Float](w io.Writer, params []param.Param[T], d DType) error {
 	infos := make([]Info, len(params))
 	at := int64(0)
 	for i, p := range params {
@@ -205,18 +211,16 @@ func Write[T gemm.Float](path string, params []param.Param[T], d DType) error {
 	if err != nil {
 		return err
 	}
-	return writeFile(path, func(w io.Writer) error {
-		if _, err := w.Write(header); err != nil {
+	if _, err := w.Write(header); err != nil {
+		return err
+	}
+	buf := make([]byte, bufferBytes)
+	for _, p := range params {
+		if err := writeValues(w, p.Value, d, buf); err != nil {
 			return err
 		}
-		buf := make([]byte, bufferBytes)
-		for _, p := range params {
-			if err := writeValues(w, p.Value, d, buf); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
+	}
+	return nil
 }
 
 func writeValues[T gemm.Float](w io.Writer, values []T, d DType, buf []byte) error {

@@ -34,7 +34,7 @@ func Open(path string) (*File, error) {
 	if !stat.Mode().IsRegular() {
 		return nil, errors.Join(fmt.Errorf("safetensors: %s is not a regular file", path), f.Close())
 	}
-	file, err := read(path, f, stat.Size())
+	file, err := Parse(path, f, stat.Size())
 	if err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
@@ -42,8 +42,9 @@ func Open(path string) (*File, error) {
 	return file, nil
 }
 
-// read checks the header of a file of a size.
-func read(path string, f io.ReaderAt, size int64) (*File, error) {
+// Parse reads and checks the header of a file of size bytes that the caller has
+// open; path names it in errors. The result needs no Close.
+func Parse(path string, f io.ReaderAt, size int64) (*File, error) {
 	var prefix [8]byte
 	if size < int64(len(prefix)) {
 		return nil, fmt.Errorf("%s: %w", path, malformed("%d bytes are too few", size))

@@ -63,7 +63,7 @@ func TestHeadersThatAreRefused(t *testing.T) {
 		"metadata with a name twice": {fileOf(`{"__metadata__":{"a":"1","a":"2"}}`, 0), `"a" appears twice`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := read("hostile", bytes.NewReader(c.file), int64(len(c.file)))
+			_, err := Parse("hostile", bytes.NewReader(c.file), int64(len(c.file)))
 			if !errors.Is(err, ErrFormat) || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), "hostile") {
 				t.Errorf("got %v, want a malformed file with %q", err, c.want)
 			}
@@ -91,7 +91,7 @@ func TestHeadersThatAreTaken(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := fileOf(c.header, c.data)
-			f, err := read("good", bytes.NewReader(b), int64(len(b)))
+			f, err := Parse("good", bytes.NewReader(b), int64(len(b)))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -143,7 +143,7 @@ func FuzzHeader(f *testing.F) {
 		f.Add(fileOf(h, 8))
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
-		file, err := read("fuzz", bytes.NewReader(b), int64(len(b)))
+		file, err := Parse("fuzz", bytes.NewReader(b), int64(len(b)))
 		if err != nil {
 			return
 		}
