@@ -18,7 +18,7 @@ func histogram(runs []*Run) ([]byte, error) {
 	times := make([][]float64, len(runs))
 	lo, hi := math.Inf(1), math.Inf(-1)
 	for i, r := range runs {
-		for _, t := range withoutFirst(r.Metric(MetricStepTime)) {
+		for _, t := range r.Warm(MetricStepTime).Value {
 			times[i] = append(times[i], 1000*t)
 		}
 		if len(times[i]) < 2 {

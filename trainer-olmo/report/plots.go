@@ -57,7 +57,7 @@ func Figures(runs []*Run) ([]Figure, error) {
 		{"loss_step.png", "Training loss by step", "Thin: every step. Thick: mean over a twentieth of the run.", "step", "cross-entropy (nats)", false, lossByStep},
 		{"loss_time.png", "Training loss by time", "Time is the sum of the step times.", "training time (s)", "cross-entropy (nats)", false, lossByTime},
 		{"heldout.png", "Held-out loss", "Each dot is one evaluation.", "step", "cross-entropy (nats)", false, heldOut},
-		{"steptime.png", "Time of each step", "The first step is left out.", "step", "ms", false, stepTime},
+		{"steptime.png", "Time of each step", "The first step of a process is left out.", "step", "ms", false, stepTime},
 		{"lr.png", "Learning rate", "", "step", "learning rate", false, metric(MetricLR)},
 		{"gradnorm.png", "Gradient norm", "Before clipping.", "step", "L2 norm", true, metric(MetricGradNorm)},
 		{"throughput.png", "Throughput", "Tokens per second of each step.", "step", "tokens/s", false, throughput},
@@ -143,11 +143,7 @@ func heldOut(r *Run, c color.RGBA) []line {
 }
 
 func stepTime(r *Run, c color.RGBA) []line {
-	s := r.Metric(MetricStepTime)
-	if s.Len() > 1 {
-		s = Series{s.Step[1:], s.Value[1:]}
-	}
-	p := xys(s, nil)
+	p := xys(r.Warm(MetricStepTime), nil)
 	for i := range p {
 		p[i].Y *= 1000
 	}
@@ -155,7 +151,7 @@ func stepTime(r *Run, c color.RGBA) []line {
 }
 
 func throughput(r *Run, c color.RGBA) []line {
-	return smoothed(r.Name, c, xys(r.Metric(MetricTPS), nil))
+	return smoothed(r.Name, c, xys(r.Warm(MetricTPS), nil))
 }
 
 func metric(name string) func(*Run, color.RGBA) []line {

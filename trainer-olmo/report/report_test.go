@@ -198,6 +198,19 @@ func TestTheSummaryIsComputedAsItSays(t *testing.T) {
 	}
 }
 
+func TestFirstStepsOfProcessesAreNotSpeed(t *testing.T) {
+	folder := t.TempDir()
+	write(t, folder, "metrics.jsonl", `{"step": 1, "time/step (s)": 9, "time/first step of a process": 1}
+{"step": 2, "time/step (s)": 1, "time/first step of a process": 0}
+{"step": 3, "time/step (s)": 8, "time/first step of a process": 1}
+{"step": 4, "time/step (s)": 2, "time/first step of a process": 0}
+`)
+	r := mustRead(t, folder)
+	if s := Summarize(r, nil); s.Max.Seconds() != 2 || s.P50.Seconds() != 1 || s.Time.Seconds() != 20 {
+		t.Errorf("got %+v", s)
+	}
+}
+
 func TestTheTablesLineUp(t *testing.T) {
 	a, b, c := mustRead(t, fake(t, "adamw-s1", 50, 3, 1)), mustRead(t, fake(t, "adamw-s2", 50, 3, 2)), mustRead(t, fake(t, "soap", 50, 6, 3))
 	a.Group, b.Group = "adamw", "adamw"

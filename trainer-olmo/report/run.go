@@ -22,6 +22,9 @@ const (
 	MetricTokens   = "throughput/total tokens"
 	MetricStepTime = "time/step (s)"
 	MetricSkipped  = "optim/step skipped"
+	// MetricFirst is 1 in the first step of each process, whose time includes
+	// allocation and cold caches.
+	MetricFirst = "time/first step of a process"
 )
 
 // maxLine bounds one line of metrics.jsonl; a step has about a hundred numbers.
@@ -145,6 +148,25 @@ func (r *Run) Metric(name string) Series {
 		}
 	}
 	return s
+}
+
+// Warm is a metric without the first step of each process: where that is not
+// recorded, without the first step of the run.
+func (r *Run) Warm(name string) Series {
+	s := r.Metric(name)
+	if s.Len() < 2 {
+		return s
+	}
+	first := r.metrics[MetricFirst]
+	var out Series
+	for i, step := range s.Step {
+		if first[step] != 0 || first == nil && i == 0 {
+			continue
+		}
+		out.Step = append(out.Step, step)
+		out.Value = append(out.Value, s.Value[i])
+	}
+	return out
 }
 
 // Metrics lists the names that the run has, sorted.

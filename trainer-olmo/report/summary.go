@@ -17,8 +17,8 @@ type Summary struct {
 	HeldOut float64 // newest held-out loss, NaN without
 	// Time is the sum of the step times.
 	Time time.Duration
-	// P50, P99 and Max are of the step times, the first step of the run left out:
-	// it allocates and warms caches. Zero when there is no step time.
+	// P50, P99 and Max are of the step times, the first step of each process left
+	// out: it allocates and warms caches. Zero when there is no step time.
 	P50, P99, Max time.Duration
 	TPS           float64 // tokens per second at the median step, NaN without
 	// Crossing is the first step at which the held-out loss is at or below the
@@ -32,24 +32,14 @@ func Summarize(r, baseline *Run) Summary {
 	s.Steps = r.steps[len(r.steps)-1]
 	times := r.Metric(MetricStepTime)
 	s.Time = seconds(sum(times.Value))
-	if t := withoutFirst(times); len(t) > 0 {
+	if t := r.Warm(MetricStepTime).Value; len(t) > 0 {
 		s.P50, s.P99, s.Max = seconds(Quantile(t, 0.5)), seconds(Quantile(t, 0.99)), seconds(Quantile(t, 1))
 	}
-	if tps := r.Metric(MetricTPS); tps.Len() > 0 {
-		s.TPS = Quantile(withoutFirst(tps), 0.5)
-	}
+	s.TPS = Quantile(r.Warm(MetricTPS).Value, 0.5)
 	if baseline != nil && baseline != r {
 		s.Crossing = crossing(r.HeldOut(), baseline.HeldOut().Last())
 	}
 	return s
-}
-
-// withoutFirst drops the first point when there are others.
-func withoutFirst(s Series) []float64 {
-	if len(s.Value) > 1 {
-		return s.Value[1:]
-	}
-	return s.Value
 }
 
 func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
