@@ -217,8 +217,9 @@ func (c Config) chunk() int {
 	return c.MaxTargetSequenceLength / c.SequenceLength
 }
 
-func orDefault(v, def string) string {
-	if v == "" {
+func orDefault[T comparable](v, def T) T {
+	var unset T
+	if v == unset {
 		return def
 	}
 	return v
