@@ -135,7 +135,7 @@ type Train struct {
 // Optimizer chooses the update rule. Matrix parameters inside the blocks go to
 // the named method; embeddings, head and norms go to AdamW.
 type Optimizer struct {
-	Name                  string     `yaml:"name" oneof:"adamw lionw shampoo soap kl-shampoo kl-soap" doc:"the method"`
+	Name                  string     `yaml:"name" oneof:"adamw lionw shampoo soap kl-shampoo kl-soap eigen-shampoo" doc:"the method"`
 	LR                    float64    `yaml:"lr" range:"(0,inf)" doc:"peak learning rate"`
 	AuxLR                 float64    `yaml:"aux_lr" range:"[0,inf)" doc:"peak learning rate of the AdamW part of the second-order methods, 0 = lr"`
 	Betas                 [2]float64 `yaml:"betas" range:"[0,1)" doc:"decay of the first and second moment"`
@@ -147,12 +147,16 @@ type Optimizer struct {
 	MaxPrecondDim         int        `yaml:"max_precond_dim" range:"[1,65536]" doc:"longest side with a factor; longer ones are split (shampoo, kl) or left alone (soap)"`
 	Stagger               bool       `yaml:"stagger" doc:"spread the refreshes of the blocks over the interval"`
 	OneSidedEmbeddings    bool       `yaml:"one_sided_embeddings" doc:"give embedding and head a factor on the d_model side"`
-	ShampooBeta           float64    `yaml:"shampoo_beta" range:"[-1,1)" doc:"decay of the factors, -1 = the second of betas"`
-	StartStep             int        `yaml:"start_step" range:"[0,inf)" doc:"first preconditioned step of shampoo, 0 = precondition_frequency"`
-	Grafting              string     `yaml:"grafting" oneof:"adam sgd none" doc:"method whose step length shampoo takes"`
-	Ridge                 float64    `yaml:"ridge" range:"(0,1)" doc:"ridge relative to the largest eigenvalue"`
-	InitFactor            float64    `yaml:"init_factor" range:"(0,inf)" doc:"first value of the factors of kl-shampoo"`
-	BasisRefresh          string     `yaml:"basis_refresh" oneof:"qr eigh" doc:"how soap and kl renew a basis: one step of orthogonal iteration, or a full eigendecomposition"`
+	FactorBeta            float64    `yaml:"factor_beta" range:"[-1,1)" doc:"decay of the factors (soap, kl), -1 = the second of betas"`
+	StartStep             int        `yaml:"start_step" range:"[0,inf)" doc:"first preconditioned step (shampoo, eigen-shampoo), 0 = precondition_frequency"`
+	Grafting              string     `yaml:"grafting" oneof:"adam none sgd rmsprop adagrad" doc:"method whose step length is taken (shampoo, eigen-shampoo)"`
+	BeforeFirst           string     `yaml:"before_first" oneof:"graft identity" doc:"what stands in for a root that is not there yet (shampoo)"`
+	Ridge                 float64    `yaml:"ridge" range:"(0,1)" doc:"ridge relative to the largest eigenvalue (shampoo)"`
+	InitFactor            float64    `yaml:"init_factor" range:"(0,inf)" doc:"first eigenvalue of every factor (kl)"`
+	BasisRefresh          string     `yaml:"basis_refresh" oneof:"qr eigh" doc:"how a basis is renewed: one step of orthogonal iteration, or a full eigendecomposition"`
+	RootMethod            string     `yaml:"root_method" oneof:"eigen coupled-newton higher-order" doc:"how inverse roots are computed (shampoo)"`
+	RefreshPrecision      string     `yaml:"refresh_precision" oneof:"auto single double" doc:"arithmetic of the refreshes; auto = float32, and float64 for ill-conditioned roots"`
+	MaxFailures           int        `yaml:"max_failures" range:"[0,inf)" doc:"consecutive failed refreshes of a block that end the run, 0 = any number"`
 }
 
 // Scheduler is the learning rate as a function of the step. Warmup, TMax and

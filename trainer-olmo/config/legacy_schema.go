@@ -123,7 +123,7 @@ type legacyModel struct {
 }
 
 type legacyOptimizer struct {
-	Name         string    `yaml:"name" oneof:"adamw lionw decoupled_lionw shampoo soap kl-shampoo kl-soap"`
+	Name         string    `yaml:"name" oneof:"adamw lionw decoupled_lionw shampoo soap kl-shampoo kl-soap eigen-shampoo"`
 	LR           float64   `yaml:"learning_rate" range:"(0,inf)"`
 	WeightDecay  float64   `yaml:"weight_decay" range:"[0,inf)"`
 	Betas        []float64 `yaml:"betas" range:"[0,1)"`

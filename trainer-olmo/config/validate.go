@@ -38,6 +38,7 @@ func (v *validator) config(c *Config) {
 	v.data(&c.Data)
 	v.train(&c.Train, &c.Data)
 	v.scheduler(&c.Scheduler, &c.Optimizer)
+	v.optimizer(&c.Optimizer)
 	v.notYet(c)
 	v.fail(c.SaveFolder == "", "save_folder", "is empty; set the run folder")
 	f := c.Data.InstanceFilter
@@ -104,6 +105,15 @@ func (v *validator) train(t *Train, d *Data) {
 	v.fail(t.MicroBatchSize%seq != 0, "train.micro_batch_size", "%d is not a multiple of data.sequence_length %d", t.MicroBatchSize, seq)
 	if t.MicroBatchSize > 0 {
 		v.fail(t.GlobalBatchSize%t.MicroBatchSize != 0, "train.micro_batch_size", "%d does not divide global_batch_size %d", t.MicroBatchSize, t.GlobalBatchSize)
+	}
+}
+
+// optimizer checks what the methods do not share.
+func (v *validator) optimizer(o *Optimizer) {
+	v.fail(o.OneSidedEmbeddings && o.Name != "soap" && o.Name != "eigen-shampoo", "optimizer.one_sided_embeddings", "needs optimizer.name soap or eigen-shampoo, not %s", o.Name)
+	if len(v.faults) == 0 && o.SecondOrder() {
+		_, err := o.options()
+		v.fail(err != nil, "optimizer", "%v", err)
 	}
 }
 
