@@ -186,11 +186,12 @@ func (b *Block[T]) Factored() bool {
 	return false
 }
 
-// RefreshCost estimates one refresh in units of n³, for balancing phases.
-func (b *Block[T]) RefreshCost() float64 {
-	cost := 0.0
+// RefreshCost is the sum of n³ over the factors' orders: what a refresh costs
+// up to a constant, for balancing phases.
+func (b *Block[T]) RefreshCost() int64 {
+	cost := int64(0)
 	for k := range b.order {
-		n := float64(b.FactorOrder(k))
+		n := int64(b.FactorOrder(k))
 		cost += n * n * n
 	}
 	return cost

@@ -16,12 +16,12 @@ type Ops[T gemm.Float] interface {
 	// to alpha*aᵀ*a + beta*c.
 	Syrk(trans bool, alpha T, a gemm.Matrix[T], beta T, c gemm.Matrix[T])
 
-	Copy(dst, x []T)            // dst = x
-	Axpy(alpha T, x, y []T)     // y += alpha*x
-	Scale(alpha T, x []T)       // x *= alpha
-	Lerp(dst, x []T, w T)       // dst += w*(x-dst)
-	LerpSquare(dst, x []T, w T) // dst = (1-w)*dst + w*x²
-	SumSquares(x []T) float64   // Σ x²
+	Copy(dst, x []T)                     // dst = x
+	Axpby(alpha T, x []T, beta T, y []T) // y = alpha*x + beta*y
+	Scale(alpha T, x []T)                // x *= alpha
+	Lerp(dst, x []T, w T)                // dst += w*(x-dst)
+	LerpSquare(dst, x []T, w T)          // dst = (1-w)*dst + w*x²
+	SumSquares(x []T) float64            // Σ x²
 	// AdamDirection sets dst = m*mscale / (sqrt(v)*vscale + eps).
 	AdamDirection(dst, m, v []T, mscale, vscale, eps T)
 
@@ -56,8 +56,8 @@ func (c *CPU[T]) Syrk(trans bool, alpha T, a gemm.Matrix[T], beta T, dst gemm.Ma
 // Copy implements [Ops].
 func (c *CPU[T]) Copy(dst, x []T) { copy(dst, x) }
 
-// Axpy implements [Ops].
-func (c *CPU[T]) Axpy(alpha T, x, y []T) { vec.Axpy(alpha, x, y) }
+// Axpby implements [Ops].
+func (c *CPU[T]) Axpby(alpha T, x []T, beta T, y []T) { vec.Axpby(alpha, x, beta, y) }
 
 // Scale implements [Ops].
 func (c *CPU[T]) Scale(alpha T, x []T) { vec.Scale(alpha, x) }
@@ -97,9 +97,8 @@ func (c *CPU[T]) SquaresMode(dst, x []T, pre, post int) {
 	n := len(dst)
 	for p := range pre {
 		if post == 1 {
-			for i, v := range x[p*n : p*n+n] {
-				dst[i] += v * v
-			}
+			row := x[p*n : p*n+n]
+			vec.MulAdd(dst, row, row)
 			continue
 		}
 		for i := range n {

@@ -74,35 +74,26 @@ func gather[T gemm.Float](buf []T, v View[T]) []T {
 	return buf[:n]
 }
 
-// shrinkAndStep sets w = after*(before*w - step*u) element by element; it
-// touches no element outside the view.
-func shrinkAndStep[T gemm.Float](ops Ops[T], w View[T], u []T, before, step, after T) {
-	run := w.Dims[2]
+// shrinkAndStep sets w = keep*w - step*u element by element; it touches no
+// element outside the view.
+func shrinkAndStep[T gemm.Float](ops Ops[T], w View[T], u []T, keep, step T) {
 	if w.packed() {
-		shrinkRun(ops, w.Data[:w.Len()], u[:w.Len()], before, step, after)
+		ops.Axpby(-step, u[:w.Len()], keep, w.Data[:w.Len()])
 		return
 	}
+	run := w.Dims[2]
 	for i := range w.Dims[0] {
 		for j := range w.Dims[1] {
 			at := (i*w.Dims[1] + j) * run
 			dst := w.Data[i*w.Strides[0]+j*w.Strides[1]:]
 			if w.Strides[2] == 1 {
-				shrinkRun(ops, dst[:run], u[at:at+run], before, step, after)
+				ops.Axpby(-step, u[at:at+run], keep, dst[:run])
 				continue
 			}
 			for k := range run {
-				shrinkRun(ops, dst[k*w.Strides[2]:k*w.Strides[2]+1], u[at+k:at+k+1], before, step, after)
+				e := k * w.Strides[2]
+				ops.Axpby(-step, u[at+k:at+k+1], keep, dst[e:e+1])
 			}
 		}
-	}
-}
-
-func shrinkRun[T gemm.Float](ops Ops[T], w, u []T, before, step, after T) {
-	if before != 1 {
-		ops.Scale(before, w)
-	}
-	ops.Axpy(-step, u, w)
-	if after != 1 {
-		ops.Scale(after, w)
 	}
 }

@@ -13,7 +13,7 @@ func (b *Block[T]) decayed(w, g View[T], ops Ops[T], sc *Scratch[T]) []T {
 	if &x[0] != &sum[0] {
 		ops.Copy(sum, x)
 	}
-	ops.Axpy(T(b.opts.WeightDecay), gather(sc.buf[0], w), sum)
+	ops.Axpby(T(b.opts.WeightDecay), gather(sc.buf[0], w), 1, sum)
 	return sum
 }
 
@@ -176,5 +176,5 @@ func (b *Block[T]) rootApply(w View[T], u []T, scale, lr float64, ops Ops[T]) {
 	case Independent:
 		decay /= b.opts.PeakLR
 	}
-	shrinkAndStep(ops, w, u, T(1-lr*decay), T(lr*scale), 1)
+	shrinkAndStep(ops, w, u, T(1-lr*decay), T(lr*scale))
 }

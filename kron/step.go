@@ -1,8 +1,6 @@
 package kron
 
-import (
-	"math"
-)
+import "math"
 
 // Note: step order
 //
@@ -71,7 +69,8 @@ func (b *Block[T]) apply(st *State[T], w View[T], u []T, step, lr float64, ops O
 		rms := math.Sqrt(ops.SumSquares(u) / float64(len(u)))
 		step /= 1e-30 + rms
 	}
-	shrinkAndStep(ops, w, u, 1, T(step), T(1-lr*b.opts.WeightDecay))
+	keep := 1 - lr*b.opts.WeightDecay
+	shrinkAndStep(ops, w, u, T(keep), T(keep*step))
 }
 
 // diagonalStep is Adam with bias correction, decay after the update: the rule

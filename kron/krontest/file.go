@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"os"
+	"strings"
 
 	"github.com/asteria-runtime/asteria/kron"
 )
@@ -58,17 +59,17 @@ type testCase struct {
 // settings are the options of all references together; pointers tell an absent
 // key, which means the reference's default, from a zero.
 type settings struct {
-	LR          float64    `json:"lr"`
-	Betas       [2]float64 `json:"betas"`
-	Beta3       *float64   `json:"beta3"`
-	ShampooBeta *float64   `json:"shampoo_beta"`
-	Eps         *float64   `json:"eps"`
-	Epsilon     *float64   `json:"epsilon"`
-	WeightDecay *float64   `json:"weight_decay"`
-	DecayType   string     `json:"weight_decay_type"`
-	PeakLR      *float64   `json:"peak_lr"`
-	Frequency   *int64     `json:"precondition_frequency"`
-	Start       *int64     `json:"start_preconditioning_step"`
+	LR          *float64    `json:"lr"`
+	Betas       *[2]float64 `json:"betas"`
+	Beta3       *float64    `json:"beta3"`
+	ShampooBeta *float64    `json:"shampoo_beta"`
+	Eps         *float64    `json:"eps"`
+	Epsilon     *float64    `json:"epsilon"`
+	WeightDecay *float64    `json:"weight_decay"`
+	DecayType   string      `json:"weight_decay_type"`
+	PeakLR      *float64    `json:"peak_lr"`
+	Frequency   *int64      `json:"precondition_frequency"`
+	Start       *int64      `json:"start_preconditioning_step"`
 
 	MaxPrecondDim    *int                       `json:"max_precond_dim"`
 	MaxBlockDim      *int                       `json:"max_preconditioner_dim"`
@@ -133,17 +134,42 @@ func (f *file) method(c *testCase) (kron.Method, error) {
 	return 0, fmt.Errorf("krontest: unknown kind of optimizer %q", kind)
 }
 
-// options translates c's settings; absent keys take the reference's defaults.
+// defaults are what an absent key means, per reference.
+type defaults struct {
+	lr, decay, eps float64
+	betas          [2]float64
+	every          int64
+}
+
+// defaultsOf returns the defaults of the reference that method m is compared
+// with: nikhilvyas/SOAP, yorkerlin/KL-Methods, facebookresearch/optimizers.
+func defaultsOf(m kron.Method) defaults {
+	switch m {
+	case kron.SOAP:
+		return defaults{lr: 3e-3, decay: 0.01, eps: 1e-8, betas: [2]float64{0.95, 0.95}, every: 10}
+	case kron.KLShampoo, kron.KLSOAP:
+		return defaults{lr: 1e-4, decay: 0.01, eps: 1e-8, betas: [2]float64{0.9, 0.98}, every: 10}
+	}
+	return defaults{lr: 1e-2, eps: 1e-12, betas: [2]float64{0.9, 1}, every: 1}
+}
+
+// lr returns the case's learning rate.
+func (c *testCase) lr(m kron.Method) float64 { return deref(c.Settings.LR, defaultsOf(m).lr) }
+
+// options translates c's settings.
 func (c *testCase) options(m kron.Method) (kron.Options, error) {
-	s := &c.Settings
+	s, d := &c.Settings, defaultsOf(m)
 	o := kron.Options{
-		Method: m, Betas: s.Betas,
+		Method:      m,
+		Betas:       deref(s.Betas, d.betas),
 		FactorBeta:  beta(s.ShampooBeta),
 		Beta3:       beta(s.Beta3),
-		WeightDecay: deref(s.WeightDecay, 0),
-		PeakLR:      deref(s.PeakLR, s.LR),
-		Every:       deref(s.Frequency, 1),
+		WeightDecay: deref(s.WeightDecay, d.decay),
+		PeakLR:      deref(s.PeakLR, c.lr(m)),
+		Every:       deref(s.Frequency, d.every),
 		Start:       max(0, deref(s.Start, 0)),
+		MaxDim:      deref(s.MaxPrecondDim, 10000),
+		UnitFactors: !kl(m), // KL-Methods squeezes, the others keep 1×1 factors
 
 		NoBiasCorrection: !deref(s.CorrectBias, true) || !deref(s.UseBiasCorrect, true),
 		NormalizeUpdate:  s.NormalizeGrads,
@@ -155,23 +181,23 @@ func (c *testCase) options(m kron.Method) (kron.Options, error) {
 		Damping:          s.UsingDamping,
 		MaxFailures:      -1,
 	}
-	o.Epsilon = zeroAsNegative(deref(s.Eps, deref(s.Epsilon, 1e-8)))
-	o.MaxDim = deref(s.MaxPrecondDim, 10000)
-	if m == kron.SOAP || m == kron.KLShampoo || m == kron.KLSOAP {
+	o.Epsilon = zeroAsNegative(deref(s.Eps, deref(s.Epsilon, d.eps)))
+	if m == kron.SOAP || kl(m) {
 		return o, nil
 	}
 	return c.facebook(o)
 }
 
+func kl(m kron.Method) bool { return m == kron.KLShampoo || m == kron.KLSOAP }
+
 // facebook adds the options that only facebookresearch/optimizers has.
 func (c *testCase) facebook(o kron.Options) (kron.Options, error) {
 	s := &c.Settings
-	o.UnitFactors = true
 	o.BeforeFirst = kron.FirstIdentity
 	o.WhitenGram = len(s.Variant) >= 2 && s.Variant[:2] == "kl"
 	decays := map[string]kron.Decay{"": kron.Decoupled, "DECOUPLED": kron.Decoupled, "L2": kron.L2, "CORRECTED": kron.Corrected, "INDEPENDENT": kron.Independent}
 	var ok bool
-	if o.Decay, ok = decays[s.DecayType]; !ok {
+	if o.Decay, ok = decays[strings.ToUpper(s.DecayType)]; !ok {
 		return o, fmt.Errorf("krontest: weight_decay_type %q", s.DecayType)
 	}
 	if s.Amortized == "eigh" {
@@ -196,7 +222,7 @@ func (c *testCase) graft(o *kron.Options) error {
 	}
 	types := map[string]kron.GraftType{"adam": kron.GraftAdam, "sgd": kron.GraftSGD, "rmsprop": kron.GraftRMSprop, "adagrad": kron.GraftAdagrad}
 	var ok bool
-	if o.Graft.Type, ok = types[g.Type]; !ok {
+	if o.Graft.Type, ok = types[strings.ToLower(g.Type)]; !ok {
 		return fmt.Errorf("krontest: grafting type %q", g.Type)
 	}
 	o.Graft.Beta = deref(g.Beta2, 0.999)

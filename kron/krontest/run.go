@@ -113,6 +113,7 @@ type player[T gemm.Float] struct {
 	worker *kron.Worker[T]
 	solver *injector[T]
 	param  []T
+	lr     float64
 
 	delay   int
 	pending [][]delayed[T] // per block, oldest first
@@ -163,7 +164,7 @@ func newPlayer[T gemm.Float](t *testing.T, f *file, c *testCase, space kron.Mome
 		return nil, err
 	}
 	opts.Momentum = space
-	p := &player[T]{c: c, opts: opts, delay: c.DelayCalls + c.DelaySteps, param: narrowed[T](c.Param0)}
+	p := &player[T]{c: c, opts: opts, delay: c.DelayCalls + c.DelaySteps, lr: c.lr(method), param: narrowed[T](c.Param0)}
 	if p.tiles, err = c.tiles(method); err != nil {
 		return nil, err
 	}
@@ -223,11 +224,11 @@ func (p *player[T]) step(call int) error {
 	w := p.worker
 	for i, b := range p.blocks {
 		param, g := kron.TileView(p.param, p.tiles[i]), kron.TileView(grad, p.tiles[i])
-		b.Begin(p.states[i], param, g, p.c.Settings.LR, w.Ops, w.Scratch)
+		b.Begin(p.states[i], param, g, p.lr, w.Ops, w.Scratch)
 		if err := p.adoptionPoint(call, i); err != nil {
 			return err
 		}
-		b.Finish(p.states[i], param, g, p.c.Settings.LR, w.Ops, w.Scratch)
+		b.Finish(p.states[i], param, g, p.lr, w.Ops, w.Scratch)
 	}
 	return nil
 }

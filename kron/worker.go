@@ -1,6 +1,42 @@
 package kron
 
-import "context"
+import (
+	"context"
+
+	"github.com/asteria-runtime/asteria/gemm"
+)
+
+// Worker is what one goroutine needs to run whole steps with the refresh inside
+// them. Its job memory serves blocks of any size up to those it was made for.
+type Worker[T gemm.Float] struct {
+	Ops     Ops[T]
+	Solver  Refresher[T]
+	Scratch *Scratch[T]
+
+	job      Job[T]
+	elements []T
+	indices  []int
+}
+
+// WorkerLen returns how many elements and indices [NewWorker] allocates.
+func WorkerLen[T gemm.Float](blocks ...*Block[T]) (elements, indices int) {
+	for _, b := range blocks {
+		e, i := b.JobLen()
+		elements, indices = max(elements, e), max(indices, i)
+	}
+	return elements + ScratchLen(blocks...), indices
+}
+
+// NewWorker returns a worker for the given blocks, one at a time. Worker, ops
+// and solver belong to one goroutine.
+func NewWorker[T gemm.Float](ops Ops[T], solver Refresher[T], blocks ...*Block[T]) *Worker[T] {
+	elements, indices := WorkerLen(blocks...)
+	elements -= ScratchLen(blocks...)
+	return &Worker[T]{
+		Ops: ops, Solver: solver, Scratch: NewScratch(blocks...),
+		elements: make([]T, elements), indices: make([]int, indices),
+	}
+}
 
 // Step runs a whole step of b with the refresh, when one is due, inside it: the
 // synchronous optimizer, against which every asynchronous schedule is compared.
