@@ -200,7 +200,7 @@ type Runtime struct {
 
 // Tiers limits the memory of the optimizer's state. 0 = no limit.
 type Tiers struct {
-	Device Size `yaml:"device" range:"[0,inf)" doc:"limit of the resident part, such as 4GiB, 0 = none"`
+	Device Size `yaml:"device" range:"[0,inf)" doc:"limit of the optimizer's state in memory, such as 4GiB, 0 = none; a plan above it is refused"`
 	Host   Size `yaml:"host" range:"[0,inf)" doc:"limit of host memory, 0 = none"`
 	NVMe   NVMe `yaml:"nvme" doc:"tier on disk"`
 }

@@ -133,7 +133,7 @@ func (v *validator) notYet(c *Config) {
 	v.fail(c.Runtime.Mode == "asteria", "runtime.mode", "asteria (refreshes beside training) is not available in this version; allowed: native")
 	v.fail(c.Tiers.NVMe.Path != "", "tiers.nvme.path", "the NVMe tier is not available in this version; leave it empty")
 	v.fail(c.Tiers.NVMe.Size != 0, "tiers.nvme.size", "the NVMe tier is not available in this version; leave it 0")
-	v.fail(c.Tiers.Device != 0, "tiers.device", "tier limits are not available in this version; leave it 0")
+	v.fail(c.Tiers.Host != 0, "tiers.host", "the host tier is not available in this version; leave it 0 and set tiers.device")
 	v.fail(c.Parallel.Ranks > 1, "parallel.ranks", "%d ranks are not available in this version; allowed: 1", c.Parallel.Ranks)
 	v.fail(c.Runtime.Replay != "", "runtime.replay", "replaying an adoption log is not available in this version; leave it empty")
 	v.fail(c.Trace, "trace", "tracing is not available in this version; allowed: false")
