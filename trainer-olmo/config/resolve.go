@@ -87,6 +87,9 @@ func (c *Config) DataConfig() data.Config {
 	if f := d.InstanceFilter; f.Enabled {
 		out.Filter = &data.Filter{MaxPeriod: f.MaxPeriod, MinPeriod: f.MinPeriod, MaxCount: f.MaxCount}
 	}
+	if len(c.Eval.Paths) > 0 {
+		out.HeldOut, out.HeldOutTokens = 0, 0 // the evaluation has files of its own
+	}
 	return out
 }
 
