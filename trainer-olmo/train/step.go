@@ -6,6 +6,7 @@ import (
 
 	"github.com/asteria-runtime/asteria/gemm"
 	"github.com/asteria-runtime/asteria/gemm/vec"
+	"github.com/asteria-runtime/asteria/hooks"
 	"github.com/asteria-runtime/asteria/trainer-olmo/checkpoint"
 	"github.com/asteria-runtime/asteria/trainer-olmo/data"
 	"github.com/asteria-runtime/asteria/trainer-olmo/model"
@@ -21,16 +22,6 @@ type stepOptions struct {
 	maxNonFinite int64   // consecutive non-finite steps that end the run
 }
 
-// points is told where a step is. The methods of the model's observer come
-// between PreMicro and PostMicro.
-type points interface {
-	model.Observer
-	GradReady(step int64)
-	PreUpdate(step int64)
-	PostUpdate(step int64)
-	StepEnd(step int64)
-}
-
 // stepper takes optimizer steps. One goroutine.
 type stepper[T gemm.Float] struct {
 	opts   stepOptions
@@ -40,7 +31,7 @@ type stepper[T gemm.Float] struct {
 	clip   *optim.Clipper[T]
 	skip   *optim.SkipRule // nil: no such rule
 	sched  optim.Schedule
-	points points // nil: nobody listens
+	firing *firing // nil: no hooks
 	pos    checkpoint.Position
 }
 
@@ -63,12 +54,18 @@ type stepStats struct {
 // step trains on one global batch and moves the position past it.
 func (s *stepper[T]) step(b *data.Batch) (stepStats, error) {
 	st := stepStats{Rows: b.Rows, Tokens: b.Rows * b.Seq, ClipCoef: 1}
+	step := s.pos.Step + 1
+	if s.firing != nil {
+		s.firing.begin(step)
+	}
+	if err := s.firing.fire(hooks.StepBegin); err != nil {
+		return st, err
+	}
 	if err := s.gradients(b, &st); err != nil {
 		return st, err
 	}
-	step := s.pos.Step + 1
-	if s.points != nil {
-		s.points.GradReady(step)
+	if err := s.firing.fire(hooks.GradReady); err != nil {
+		return st, err
 	}
 	st.GradNorm = s.clip.Norm()
 	st.LR = s.sched.LR(step)
@@ -76,8 +73,8 @@ func (s *stepper[T]) step(b *data.Batch) (stepStats, error) {
 		return st, err
 	}
 	s.advance(b, &st)
-	if s.points != nil {
-		s.points.StepEnd(step)
+	if err := s.firing.fire(hooks.StepEnd); err != nil {
+		return st, err
 	}
 	if s.opts.maxNonFinite > 0 && s.pos.NonFiniteRun >= s.opts.maxNonFinite {
 		return st, s.nonFiniteError(&st)
@@ -94,15 +91,18 @@ func (s *stepper[T]) gradients(b *data.Batch, st *stepStats) error {
 	s.clip.Zero()
 	// A nil *T in an interface is not nil, so the conversion is spelled out.
 	var obs model.Observer
-	if s.points != nil {
-		obs = s.points
+	if s.firing != nil {
+		obs = s.firing
 	}
 	for lo := 0; lo < b.Rows; lo += s.opts.microRows {
 		ls, err := s.model.LossGrad(modelBatch(b, lo, min(lo+s.opts.microRows, b.Rows)), o, obs)
 		if err != nil {
 			return fmt.Errorf("train: step %d: %w", s.pos.Step+1, err)
 		}
-		st.CE += ls.CE
+		// Row by row, so that the sum does not depend on the micro-batches.
+		for _, ce := range ls.RowCE {
+			st.CE += ce
+		}
 		st.Z += ls.Z
 		st.Labels += ls.Labels
 		st.MicroCount++
@@ -125,16 +125,13 @@ func (s *stepper[T]) update(step int64, st *stepStats) error {
 		return nil
 	}
 	st.ClipCoef = s.clip.Clip(st.GradNorm, step)
-	if s.points != nil {
-		s.points.PreUpdate(step)
+	if err := s.firing.fire(hooks.PreUpdate); err != nil {
+		return err
 	}
 	if err := s.opt.Step(step, st.LR); err != nil {
 		return fmt.Errorf("train: step %d: %w", step, err)
 	}
-	if s.points != nil {
-		s.points.PostUpdate(step)
-	}
-	return nil
+	return s.firing.fire(hooks.PostUpdate)
 }
 
 // advance moves the position past a batch, whether it was used or not.
