@@ -73,7 +73,7 @@ func (l *Loader) cut(position int64) (file int, at int64, err error) {
 // lastEnd returns the position after the last EOS in an extent, or −1.
 func (l *Loader) lastEnd(f *tokenFile, e extent) (int64, error) {
 	last := int64(-1)
-	err := l.reader.scan(f, e, l.vocab.size, func(first int64, tokens []int32) {
+	err := l.reader.scan(f, e, l.vocab.natural, func(first int64, tokens []int32) {
 		for i, id := range tokens {
 			if id == int32(l.vocab.eos) {
 				last = first + int64(i) + 1

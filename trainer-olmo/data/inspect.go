@@ -77,7 +77,7 @@ func (l *Loader) spansIn(f *tokenFile, wanted []Span) ([]Span, error) {
 // the tokens after the last.
 func (l *Loader) scanDocuments(f *tokenFile, visit func(Span) bool) error {
 	d := docFinder{eos: int32(l.vocab.eos), bos: int32(l.vocab.bos)}
-	if err := l.reader.scan(f, extent{0, f.tokens}, l.vocab.size, d.add); err != nil {
+	if err := l.reader.scan(f, extent{0, f.tokens}, l.vocab.natural, d.add); err != nil {
 		return err
 	}
 	docs := d.finish()

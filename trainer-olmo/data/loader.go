@@ -145,7 +145,8 @@ func (l *Loader) Tokens() int64 {
 	return l.Batches() * int64(l.schedule.batch) * l.set.seq
 }
 
-// VocabSize is the size of the vocabulary that ids were checked against.
+// VocabSize is the number of ids that the model must know: Config.VocabSize, or
+// the tokenizer's.
 func (l *Loader) VocabSize() int { return l.vocab.size }
 
 // EOS and Pad are the special ids in use, −1 where there is none.
@@ -279,7 +280,7 @@ func sub(mask []bool, lo, hi int) []bool {
 
 func (l *Loader) read(p piece, tokens []int32, mask []bool) error {
 	f := &l.files[p.file]
-	if err := l.reader.tokens(tokens, f, p.extent, l.vocab.size); err != nil {
+	if err := l.reader.tokens(tokens, f, p.extent, l.vocab.natural); err != nil {
 		return err
 	}
 	if mask == nil {

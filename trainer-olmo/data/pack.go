@@ -29,8 +29,8 @@ type packing struct {
 
 // pack distributes documents of 1 to limit tokens over instances of limit (a
 // power of two) by optimized best-fit decreasing (Ding et al., arXiv
-// 2404.10830, appendix B): each document goes to the oldest instance among
-// those with the least space that suffices. It permutes docs.
+// 2404.10830, appendix B): each document goes to an instance with the least
+// space that suffices, of several to the one that came to have it first.
 func pack(docs []extent, limit int) packing {
 	p := packing{docs: sortDecreasing(docs)}
 	bins := newBins(limit)

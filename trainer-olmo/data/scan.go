@@ -73,7 +73,7 @@ func (d *docFinder) finish() []extent {
 // documents lists the documents in the part of a file that is served.
 func (r *reader) documents(f *tokenFile, v vocabulary) ([]extent, error) {
 	d := docFinder{eos: int32(v.eos), bos: int32(v.bos)}
-	if err := r.scan(f, f.part, v.size, d.add); err != nil {
+	if err := r.scan(f, f.part, v.natural, d.add); err != nil {
 		return nil, err
 	}
 	return d.finish(), nil
@@ -149,7 +149,7 @@ const minWidthEvidence = 64
 
 func (r *reader) checkFile(f *tokenFile, e extent, v vocabulary) ([]string, error) {
 	var t tally
-	err := r.scan(f, e, v.size, func(_ int64, tokens []int32) { t.add(tokens, int32(v.eos)) })
+	err := r.scan(f, e, v.natural, func(_ int64, tokens []int32) { t.add(tokens, int32(v.eos)) })
 	if err != nil {
 		return nil, err
 	}

@@ -14,8 +14,8 @@ import (
 
 // vocabulary is what the ids mean: sizes and special ids, −1 where none.
 type vocabulary struct {
-	size          int // ids are below it
-	natural       int // size of the vocabulary that the data was written with
+	size          int // ids that the model knows
+	natural       int // ids of the vocabulary that the data was written with; ids are below it
 	eos, pad, bos int
 	name, hash    string // of the tokenizer, "" when unknown
 }
@@ -203,6 +203,9 @@ func (c Config) vocabulary(tok tokenizer.Tokenizer, metas []*Meta) (vocabulary, 
 	if v.size < 1 || int64(v.size) > 1<<31-1 {
 		return v, fmt.Errorf("data: a vocabulary of %d, allowed 1 to %d", v.size, 1<<31-1)
 	}
+	if m := firstMeta(metas); tok == nil && m != nil {
+		v.natural = min(v.natural, v.size) // the metadata's largest id decides; see Meta.check
+	}
 	if tok != nil && v.natural > v.size {
 		return v, fmt.Errorf("data: tokenizer %s has ids up to %d, model.vocab_size = %d; allowed %d and more", v.name, v.natural-1, v.size, v.natural)
 	}
@@ -229,11 +232,10 @@ func (c Config) specialIDs(v *vocabulary, tok tokenizer.Tokenizer) error {
 		set *int
 		id  *int
 	}{{"eos_token_id", c.EOS, &v.eos}, {"pad_token_id", c.Pad, &v.pad}, {"bos_token_id", c.BOS, &v.bos}} {
-		if x.set == nil {
-			continue
+		if x.set != nil {
+			*x.id = *x.set
 		}
-		*x.id = *x.set
-		if *x.id < 0 || *x.id >= v.size {
+		if x.set != nil && *x.id < 0 || *x.id >= v.size {
 			errs = append(errs, fmt.Errorf("data: data.%s = %d, allowed 0 to %d", x.key, *x.id, v.size-1))
 		}
 	}
