@@ -4,31 +4,7 @@
 
 package gemm
 
-func sTilesByRowFullAVX2() []func(*tile[float32]) {
-	return []func(*tile[float32]){
-		nil,
-		sTileByRow1x16AVX2,
-		sTileByRow2x16AVX2,
-		sTileByRow3x16AVX2,
-		sTileByRow4x16AVX2,
-		sTileByRow5x16AVX2,
-		sTileByRow6x16AVX2,
-	}
-}
-
-func sTilesByColFullAVX2() []func(*tile[float32]) {
-	return []func(*tile[float32]){
-		nil,
-		sTileByCol1x16AVX2,
-		sTileByCol2x16AVX2,
-		sTileByCol3x16AVX2,
-		sTileByCol4x16AVX2,
-		sTileByCol5x16AVX2,
-		sTileByCol6x16AVX2,
-	}
-}
-
-func sTilesByRowHalfAVX2() []func(*tile[float32]) {
+func sTilesByRow1AVX2() []func(*tile[float32]) {
 	return []func(*tile[float32]){
 		nil,
 		sTileByRow1x8AVX2,
@@ -40,7 +16,7 @@ func sTilesByRowHalfAVX2() []func(*tile[float32]) {
 	}
 }
 
-func sTilesByColHalfAVX2() []func(*tile[float32]) {
+func sTilesByCol1AVX2() []func(*tile[float32]) {
 	return []func(*tile[float32]){
 		nil,
 		sTileByCol1x8AVX2,
@@ -49,6 +25,30 @@ func sTilesByColHalfAVX2() []func(*tile[float32]) {
 		sTileByCol4x8AVX2,
 		sTileByCol5x8AVX2,
 		sTileByCol6x8AVX2,
+	}
+}
+
+func sTilesByRow2AVX2() []func(*tile[float32]) {
+	return []func(*tile[float32]){
+		nil,
+		sTileByRow1x16AVX2,
+		sTileByRow2x16AVX2,
+		sTileByRow3x16AVX2,
+		sTileByRow4x16AVX2,
+		sTileByRow5x16AVX2,
+		sTileByRow6x16AVX2,
+	}
+}
+
+func sTilesByCol2AVX2() []func(*tile[float32]) {
+	return []func(*tile[float32]){
+		nil,
+		sTileByCol1x16AVX2,
+		sTileByCol2x16AVX2,
+		sTileByCol3x16AVX2,
+		sTileByCol4x16AVX2,
+		sTileByCol5x16AVX2,
+		sTileByCol6x16AVX2,
 	}
 }
 
@@ -66,31 +66,7 @@ func sTurnsAVX2() []func(*float32, int, *float32, int, int, int, int) {
 	}
 }
 
-func dTilesByRowFullAVX2() []func(*tile[float64]) {
-	return []func(*tile[float64]){
-		nil,
-		dTileByRow1x8AVX2,
-		dTileByRow2x8AVX2,
-		dTileByRow3x8AVX2,
-		dTileByRow4x8AVX2,
-		dTileByRow5x8AVX2,
-		dTileByRow6x8AVX2,
-	}
-}
-
-func dTilesByColFullAVX2() []func(*tile[float64]) {
-	return []func(*tile[float64]){
-		nil,
-		dTileByCol1x8AVX2,
-		dTileByCol2x8AVX2,
-		dTileByCol3x8AVX2,
-		dTileByCol4x8AVX2,
-		dTileByCol5x8AVX2,
-		dTileByCol6x8AVX2,
-	}
-}
-
-func dTilesByRowHalfAVX2() []func(*tile[float64]) {
+func dTilesByRow1AVX2() []func(*tile[float64]) {
 	return []func(*tile[float64]){
 		nil,
 		dTileByRow1x4AVX2,
@@ -102,7 +78,7 @@ func dTilesByRowHalfAVX2() []func(*tile[float64]) {
 	}
 }
 
-func dTilesByColHalfAVX2() []func(*tile[float64]) {
+func dTilesByCol1AVX2() []func(*tile[float64]) {
 	return []func(*tile[float64]){
 		nil,
 		dTileByCol1x4AVX2,
@@ -111,6 +87,30 @@ func dTilesByColHalfAVX2() []func(*tile[float64]) {
 		dTileByCol4x4AVX2,
 		dTileByCol5x4AVX2,
 		dTileByCol6x4AVX2,
+	}
+}
+
+func dTilesByRow2AVX2() []func(*tile[float64]) {
+	return []func(*tile[float64]){
+		nil,
+		dTileByRow1x8AVX2,
+		dTileByRow2x8AVX2,
+		dTileByRow3x8AVX2,
+		dTileByRow4x8AVX2,
+		dTileByRow5x8AVX2,
+		dTileByRow6x8AVX2,
+	}
+}
+
+func dTilesByCol2AVX2() []func(*tile[float64]) {
+	return []func(*tile[float64]){
+		nil,
+		dTileByCol1x8AVX2,
+		dTileByCol2x8AVX2,
+		dTileByCol3x8AVX2,
+		dTileByCol4x8AVX2,
+		dTileByCol5x8AVX2,
+		dTileByCol6x8AVX2,
 	}
 }
 
@@ -123,66 +123,6 @@ func dTurnsAVX2() []func(*float64, int, *float64, int, int, int, int) {
 		dTurn4AVX2,
 	}
 }
-
-// sTileByRow1x16AVX2 runs tiles of 1 rows by 16 columns.
-//
-//go:noescape
-func sTileByRow1x16AVX2(t *tile[float32])
-
-// sTileByRow2x16AVX2 runs tiles of 2 rows by 16 columns.
-//
-//go:noescape
-func sTileByRow2x16AVX2(t *tile[float32])
-
-// sTileByRow3x16AVX2 runs tiles of 3 rows by 16 columns.
-//
-//go:noescape
-func sTileByRow3x16AVX2(t *tile[float32])
-
-// sTileByRow4x16AVX2 runs tiles of 4 rows by 16 columns.
-//
-//go:noescape
-func sTileByRow4x16AVX2(t *tile[float32])
-
-// sTileByRow5x16AVX2 runs tiles of 5 rows by 16 columns.
-//
-//go:noescape
-func sTileByRow5x16AVX2(t *tile[float32])
-
-// sTileByRow6x16AVX2 runs tiles of 6 rows by 16 columns.
-//
-//go:noescape
-func sTileByRow6x16AVX2(t *tile[float32])
-
-// sTileByCol1x16AVX2 runs tiles of 1 rows by 16 columns.
-//
-//go:noescape
-func sTileByCol1x16AVX2(t *tile[float32])
-
-// sTileByCol2x16AVX2 runs tiles of 2 rows by 16 columns.
-//
-//go:noescape
-func sTileByCol2x16AVX2(t *tile[float32])
-
-// sTileByCol3x16AVX2 runs tiles of 3 rows by 16 columns.
-//
-//go:noescape
-func sTileByCol3x16AVX2(t *tile[float32])
-
-// sTileByCol4x16AVX2 runs tiles of 4 rows by 16 columns.
-//
-//go:noescape
-func sTileByCol4x16AVX2(t *tile[float32])
-
-// sTileByCol5x16AVX2 runs tiles of 5 rows by 16 columns.
-//
-//go:noescape
-func sTileByCol5x16AVX2(t *tile[float32])
-
-// sTileByCol6x16AVX2 runs tiles of 6 rows by 16 columns.
-//
-//go:noescape
-func sTileByCol6x16AVX2(t *tile[float32])
 
 // sTileByRow1x8AVX2 runs tiles of 1 rows by 8 columns.
 //
@@ -244,6 +184,66 @@ func sTileByCol5x8AVX2(t *tile[float32])
 //go:noescape
 func sTileByCol6x8AVX2(t *tile[float32])
 
+// sTileByRow1x16AVX2 runs tiles of 1 rows by 16 columns.
+//
+//go:noescape
+func sTileByRow1x16AVX2(t *tile[float32])
+
+// sTileByRow2x16AVX2 runs tiles of 2 rows by 16 columns.
+//
+//go:noescape
+func sTileByRow2x16AVX2(t *tile[float32])
+
+// sTileByRow3x16AVX2 runs tiles of 3 rows by 16 columns.
+//
+//go:noescape
+func sTileByRow3x16AVX2(t *tile[float32])
+
+// sTileByRow4x16AVX2 runs tiles of 4 rows by 16 columns.
+//
+//go:noescape
+func sTileByRow4x16AVX2(t *tile[float32])
+
+// sTileByRow5x16AVX2 runs tiles of 5 rows by 16 columns.
+//
+//go:noescape
+func sTileByRow5x16AVX2(t *tile[float32])
+
+// sTileByRow6x16AVX2 runs tiles of 6 rows by 16 columns.
+//
+//go:noescape
+func sTileByRow6x16AVX2(t *tile[float32])
+
+// sTileByCol1x16AVX2 runs tiles of 1 rows by 16 columns.
+//
+//go:noescape
+func sTileByCol1x16AVX2(t *tile[float32])
+
+// sTileByCol2x16AVX2 runs tiles of 2 rows by 16 columns.
+//
+//go:noescape
+func sTileByCol2x16AVX2(t *tile[float32])
+
+// sTileByCol3x16AVX2 runs tiles of 3 rows by 16 columns.
+//
+//go:noescape
+func sTileByCol3x16AVX2(t *tile[float32])
+
+// sTileByCol4x16AVX2 runs tiles of 4 rows by 16 columns.
+//
+//go:noescape
+func sTileByCol4x16AVX2(t *tile[float32])
+
+// sTileByCol5x16AVX2 runs tiles of 5 rows by 16 columns.
+//
+//go:noescape
+func sTileByCol5x16AVX2(t *tile[float32])
+
+// sTileByCol6x16AVX2 runs tiles of 6 rows by 16 columns.
+//
+//go:noescape
+func sTileByCol6x16AVX2(t *tile[float32])
+
 // sCopyAVX2 packs depth rows of width elements, padded with zeros.
 //
 //go:noescape
@@ -289,65 +289,10 @@ func sTurn7AVX2(dst *float32, ldd int, src *float32, lds int, depth int, width i
 //go:noescape
 func sTurn8AVX2(dst *float32, ldd int, src *float32, lds int, depth int, width int, pad int)
 
-// dTileByRow1x8AVX2 runs tiles of 1 rows by 8 columns.
+// sPeakAVX2 does n rounds of 12 multiply-adds of 8 elements.
 //
 //go:noescape
-func dTileByRow1x8AVX2(t *tile[float64])
-
-// dTileByRow2x8AVX2 runs tiles of 2 rows by 8 columns.
-//
-//go:noescape
-func dTileByRow2x8AVX2(t *tile[float64])
-
-// dTileByRow3x8AVX2 runs tiles of 3 rows by 8 columns.
-//
-//go:noescape
-func dTileByRow3x8AVX2(t *tile[float64])
-
-// dTileByRow4x8AVX2 runs tiles of 4 rows by 8 columns.
-//
-//go:noescape
-func dTileByRow4x8AVX2(t *tile[float64])
-
-// dTileByRow5x8AVX2 runs tiles of 5 rows by 8 columns.
-//
-//go:noescape
-func dTileByRow5x8AVX2(t *tile[float64])
-
-// dTileByRow6x8AVX2 runs tiles of 6 rows by 8 columns.
-//
-//go:noescape
-func dTileByRow6x8AVX2(t *tile[float64])
-
-// dTileByCol1x8AVX2 runs tiles of 1 rows by 8 columns.
-//
-//go:noescape
-func dTileByCol1x8AVX2(t *tile[float64])
-
-// dTileByCol2x8AVX2 runs tiles of 2 rows by 8 columns.
-//
-//go:noescape
-func dTileByCol2x8AVX2(t *tile[float64])
-
-// dTileByCol3x8AVX2 runs tiles of 3 rows by 8 columns.
-//
-//go:noescape
-func dTileByCol3x8AVX2(t *tile[float64])
-
-// dTileByCol4x8AVX2 runs tiles of 4 rows by 8 columns.
-//
-//go:noescape
-func dTileByCol4x8AVX2(t *tile[float64])
-
-// dTileByCol5x8AVX2 runs tiles of 5 rows by 8 columns.
-//
-//go:noescape
-func dTileByCol5x8AVX2(t *tile[float64])
-
-// dTileByCol6x8AVX2 runs tiles of 6 rows by 8 columns.
-//
-//go:noescape
-func dTileByCol6x8AVX2(t *tile[float64])
+func sPeakAVX2(n int)
 
 // dTileByRow1x4AVX2 runs tiles of 1 rows by 4 columns.
 //
@@ -409,6 +354,66 @@ func dTileByCol5x4AVX2(t *tile[float64])
 //go:noescape
 func dTileByCol6x4AVX2(t *tile[float64])
 
+// dTileByRow1x8AVX2 runs tiles of 1 rows by 8 columns.
+//
+//go:noescape
+func dTileByRow1x8AVX2(t *tile[float64])
+
+// dTileByRow2x8AVX2 runs tiles of 2 rows by 8 columns.
+//
+//go:noescape
+func dTileByRow2x8AVX2(t *tile[float64])
+
+// dTileByRow3x8AVX2 runs tiles of 3 rows by 8 columns.
+//
+//go:noescape
+func dTileByRow3x8AVX2(t *tile[float64])
+
+// dTileByRow4x8AVX2 runs tiles of 4 rows by 8 columns.
+//
+//go:noescape
+func dTileByRow4x8AVX2(t *tile[float64])
+
+// dTileByRow5x8AVX2 runs tiles of 5 rows by 8 columns.
+//
+//go:noescape
+func dTileByRow5x8AVX2(t *tile[float64])
+
+// dTileByRow6x8AVX2 runs tiles of 6 rows by 8 columns.
+//
+//go:noescape
+func dTileByRow6x8AVX2(t *tile[float64])
+
+// dTileByCol1x8AVX2 runs tiles of 1 rows by 8 columns.
+//
+//go:noescape
+func dTileByCol1x8AVX2(t *tile[float64])
+
+// dTileByCol2x8AVX2 runs tiles of 2 rows by 8 columns.
+//
+//go:noescape
+func dTileByCol2x8AVX2(t *tile[float64])
+
+// dTileByCol3x8AVX2 runs tiles of 3 rows by 8 columns.
+//
+//go:noescape
+func dTileByCol3x8AVX2(t *tile[float64])
+
+// dTileByCol4x8AVX2 runs tiles of 4 rows by 8 columns.
+//
+//go:noescape
+func dTileByCol4x8AVX2(t *tile[float64])
+
+// dTileByCol5x8AVX2 runs tiles of 5 rows by 8 columns.
+//
+//go:noescape
+func dTileByCol5x8AVX2(t *tile[float64])
+
+// dTileByCol6x8AVX2 runs tiles of 6 rows by 8 columns.
+//
+//go:noescape
+func dTileByCol6x8AVX2(t *tile[float64])
+
 // dCopyAVX2 packs depth rows of width elements, padded with zeros.
 //
 //go:noescape
@@ -433,3 +438,8 @@ func dTurn3AVX2(dst *float64, ldd int, src *float64, lds int, depth int, width i
 //
 //go:noescape
 func dTurn4AVX2(dst *float64, ldd int, src *float64, lds int, depth int, width int, pad int)
+
+// dPeakAVX2 does n rounds of 12 multiply-adds of 4 elements.
+//
+//go:noescape
+func dPeakAVX2(n int)

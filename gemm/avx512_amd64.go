@@ -4,47 +4,7 @@
 
 package gemm
 
-func sTilesByRowFullAVX512() []func(*tile[float32]) {
-	return []func(*tile[float32]){
-		nil,
-		sTileByRow1x32AVX512,
-		sTileByRow2x32AVX512,
-		sTileByRow3x32AVX512,
-		sTileByRow4x32AVX512,
-		sTileByRow5x32AVX512,
-		sTileByRow6x32AVX512,
-		sTileByRow7x32AVX512,
-		sTileByRow8x32AVX512,
-		sTileByRow9x32AVX512,
-		sTileByRow10x32AVX512,
-		sTileByRow11x32AVX512,
-		sTileByRow12x32AVX512,
-		sTileByRow13x32AVX512,
-		sTileByRow14x32AVX512,
-	}
-}
-
-func sTilesByColFullAVX512() []func(*tile[float32]) {
-	return []func(*tile[float32]){
-		nil,
-		sTileByCol1x32AVX512,
-		sTileByCol2x32AVX512,
-		sTileByCol3x32AVX512,
-		sTileByCol4x32AVX512,
-		sTileByCol5x32AVX512,
-		sTileByCol6x32AVX512,
-		sTileByCol7x32AVX512,
-		sTileByCol8x32AVX512,
-		sTileByCol9x32AVX512,
-		sTileByCol10x32AVX512,
-		sTileByCol11x32AVX512,
-		sTileByCol12x32AVX512,
-		sTileByCol13x32AVX512,
-		sTileByCol14x32AVX512,
-	}
-}
-
-func sTilesByRowHalfAVX512() []func(*tile[float32]) {
+func sTilesByRow1AVX512() []func(*tile[float32]) {
 	return []func(*tile[float32]){
 		nil,
 		sTileByRow1x16AVX512,
@@ -64,7 +24,7 @@ func sTilesByRowHalfAVX512() []func(*tile[float32]) {
 	}
 }
 
-func sTilesByColHalfAVX512() []func(*tile[float32]) {
+func sTilesByCol1AVX512() []func(*tile[float32]) {
 	return []func(*tile[float32]){
 		nil,
 		sTileByCol1x16AVX512,
@@ -81,6 +41,76 @@ func sTilesByColHalfAVX512() []func(*tile[float32]) {
 		sTileByCol12x16AVX512,
 		sTileByCol13x16AVX512,
 		sTileByCol14x16AVX512,
+	}
+}
+
+func sTilesByRow2AVX512() []func(*tile[float32]) {
+	return []func(*tile[float32]){
+		nil,
+		sTileByRow1x32AVX512,
+		sTileByRow2x32AVX512,
+		sTileByRow3x32AVX512,
+		sTileByRow4x32AVX512,
+		sTileByRow5x32AVX512,
+		sTileByRow6x32AVX512,
+		sTileByRow7x32AVX512,
+		sTileByRow8x32AVX512,
+		sTileByRow9x32AVX512,
+		sTileByRow10x32AVX512,
+		sTileByRow11x32AVX512,
+		sTileByRow12x32AVX512,
+		sTileByRow13x32AVX512,
+		sTileByRow14x32AVX512,
+	}
+}
+
+func sTilesByCol2AVX512() []func(*tile[float32]) {
+	return []func(*tile[float32]){
+		nil,
+		sTileByCol1x32AVX512,
+		sTileByCol2x32AVX512,
+		sTileByCol3x32AVX512,
+		sTileByCol4x32AVX512,
+		sTileByCol5x32AVX512,
+		sTileByCol6x32AVX512,
+		sTileByCol7x32AVX512,
+		sTileByCol8x32AVX512,
+		sTileByCol9x32AVX512,
+		sTileByCol10x32AVX512,
+		sTileByCol11x32AVX512,
+		sTileByCol12x32AVX512,
+		sTileByCol13x32AVX512,
+		sTileByCol14x32AVX512,
+	}
+}
+
+func sTilesByRow3AVX512() []func(*tile[float32]) {
+	return []func(*tile[float32]){
+		nil,
+		sTileByRow1x48AVX512,
+		sTileByRow2x48AVX512,
+		sTileByRow3x48AVX512,
+		sTileByRow4x48AVX512,
+		sTileByRow5x48AVX512,
+		sTileByRow6x48AVX512,
+		sTileByRow7x48AVX512,
+		sTileByRow8x48AVX512,
+		sTileByRow9x48AVX512,
+	}
+}
+
+func sTilesByCol3AVX512() []func(*tile[float32]) {
+	return []func(*tile[float32]){
+		nil,
+		sTileByCol1x48AVX512,
+		sTileByCol2x48AVX512,
+		sTileByCol3x48AVX512,
+		sTileByCol4x48AVX512,
+		sTileByCol5x48AVX512,
+		sTileByCol6x48AVX512,
+		sTileByCol7x48AVX512,
+		sTileByCol8x48AVX512,
+		sTileByCol9x48AVX512,
 	}
 }
 
@@ -106,47 +136,7 @@ func sTurnsAVX512() []func(*float32, int, *float32, int, int, int, int) {
 	}
 }
 
-func dTilesByRowFullAVX512() []func(*tile[float64]) {
-	return []func(*tile[float64]){
-		nil,
-		dTileByRow1x16AVX512,
-		dTileByRow2x16AVX512,
-		dTileByRow3x16AVX512,
-		dTileByRow4x16AVX512,
-		dTileByRow5x16AVX512,
-		dTileByRow6x16AVX512,
-		dTileByRow7x16AVX512,
-		dTileByRow8x16AVX512,
-		dTileByRow9x16AVX512,
-		dTileByRow10x16AVX512,
-		dTileByRow11x16AVX512,
-		dTileByRow12x16AVX512,
-		dTileByRow13x16AVX512,
-		dTileByRow14x16AVX512,
-	}
-}
-
-func dTilesByColFullAVX512() []func(*tile[float64]) {
-	return []func(*tile[float64]){
-		nil,
-		dTileByCol1x16AVX512,
-		dTileByCol2x16AVX512,
-		dTileByCol3x16AVX512,
-		dTileByCol4x16AVX512,
-		dTileByCol5x16AVX512,
-		dTileByCol6x16AVX512,
-		dTileByCol7x16AVX512,
-		dTileByCol8x16AVX512,
-		dTileByCol9x16AVX512,
-		dTileByCol10x16AVX512,
-		dTileByCol11x16AVX512,
-		dTileByCol12x16AVX512,
-		dTileByCol13x16AVX512,
-		dTileByCol14x16AVX512,
-	}
-}
-
-func dTilesByRowHalfAVX512() []func(*tile[float64]) {
+func dTilesByRow1AVX512() []func(*tile[float64]) {
 	return []func(*tile[float64]){
 		nil,
 		dTileByRow1x8AVX512,
@@ -166,7 +156,7 @@ func dTilesByRowHalfAVX512() []func(*tile[float64]) {
 	}
 }
 
-func dTilesByColHalfAVX512() []func(*tile[float64]) {
+func dTilesByCol1AVX512() []func(*tile[float64]) {
 	return []func(*tile[float64]){
 		nil,
 		dTileByCol1x8AVX512,
@@ -186,6 +176,76 @@ func dTilesByColHalfAVX512() []func(*tile[float64]) {
 	}
 }
 
+func dTilesByRow2AVX512() []func(*tile[float64]) {
+	return []func(*tile[float64]){
+		nil,
+		dTileByRow1x16AVX512,
+		dTileByRow2x16AVX512,
+		dTileByRow3x16AVX512,
+		dTileByRow4x16AVX512,
+		dTileByRow5x16AVX512,
+		dTileByRow6x16AVX512,
+		dTileByRow7x16AVX512,
+		dTileByRow8x16AVX512,
+		dTileByRow9x16AVX512,
+		dTileByRow10x16AVX512,
+		dTileByRow11x16AVX512,
+		dTileByRow12x16AVX512,
+		dTileByRow13x16AVX512,
+		dTileByRow14x16AVX512,
+	}
+}
+
+func dTilesByCol2AVX512() []func(*tile[float64]) {
+	return []func(*tile[float64]){
+		nil,
+		dTileByCol1x16AVX512,
+		dTileByCol2x16AVX512,
+		dTileByCol3x16AVX512,
+		dTileByCol4x16AVX512,
+		dTileByCol5x16AVX512,
+		dTileByCol6x16AVX512,
+		dTileByCol7x16AVX512,
+		dTileByCol8x16AVX512,
+		dTileByCol9x16AVX512,
+		dTileByCol10x16AVX512,
+		dTileByCol11x16AVX512,
+		dTileByCol12x16AVX512,
+		dTileByCol13x16AVX512,
+		dTileByCol14x16AVX512,
+	}
+}
+
+func dTilesByRow3AVX512() []func(*tile[float64]) {
+	return []func(*tile[float64]){
+		nil,
+		dTileByRow1x24AVX512,
+		dTileByRow2x24AVX512,
+		dTileByRow3x24AVX512,
+		dTileByRow4x24AVX512,
+		dTileByRow5x24AVX512,
+		dTileByRow6x24AVX512,
+		dTileByRow7x24AVX512,
+		dTileByRow8x24AVX512,
+		dTileByRow9x24AVX512,
+	}
+}
+
+func dTilesByCol3AVX512() []func(*tile[float64]) {
+	return []func(*tile[float64]){
+		nil,
+		dTileByCol1x24AVX512,
+		dTileByCol2x24AVX512,
+		dTileByCol3x24AVX512,
+		dTileByCol4x24AVX512,
+		dTileByCol5x24AVX512,
+		dTileByCol6x24AVX512,
+		dTileByCol7x24AVX512,
+		dTileByCol8x24AVX512,
+		dTileByCol9x24AVX512,
+	}
+}
+
 func dTurnsAVX512() []func(*float64, int, *float64, int, int, int, int) {
 	return []func(*float64, int, *float64, int, int, int, int){
 		nil,
@@ -199,146 +259,6 @@ func dTurnsAVX512() []func(*float64, int, *float64, int, int, int, int) {
 		dTurn8AVX512,
 	}
 }
-
-// sTileByRow1x32AVX512 runs tiles of 1 rows by 32 columns.
-//
-//go:noescape
-func sTileByRow1x32AVX512(t *tile[float32])
-
-// sTileByRow2x32AVX512 runs tiles of 2 rows by 32 columns.
-//
-//go:noescape
-func sTileByRow2x32AVX512(t *tile[float32])
-
-// sTileByRow3x32AVX512 runs tiles of 3 rows by 32 columns.
-//
-//go:noescape
-func sTileByRow3x32AVX512(t *tile[float32])
-
-// sTileByRow4x32AVX512 runs tiles of 4 rows by 32 columns.
-//
-//go:noescape
-func sTileByRow4x32AVX512(t *tile[float32])
-
-// sTileByRow5x32AVX512 runs tiles of 5 rows by 32 columns.
-//
-//go:noescape
-func sTileByRow5x32AVX512(t *tile[float32])
-
-// sTileByRow6x32AVX512 runs tiles of 6 rows by 32 columns.
-//
-//go:noescape
-func sTileByRow6x32AVX512(t *tile[float32])
-
-// sTileByRow7x32AVX512 runs tiles of 7 rows by 32 columns.
-//
-//go:noescape
-func sTileByRow7x32AVX512(t *tile[float32])
-
-// sTileByRow8x32AVX512 runs tiles of 8 rows by 32 columns.
-//
-//go:noescape
-func sTileByRow8x32AVX512(t *tile[float32])
-
-// sTileByRow9x32AVX512 runs tiles of 9 rows by 32 columns.
-//
-//go:noescape
-func sTileByRow9x32AVX512(t *tile[float32])
-
-// sTileByRow10x32AVX512 runs tiles of 10 rows by 32 columns.
-//
-//go:noescape
-func sTileByRow10x32AVX512(t *tile[float32])
-
-// sTileByRow11x32AVX512 runs tiles of 11 rows by 32 columns.
-//
-//go:noescape
-func sTileByRow11x32AVX512(t *tile[float32])
-
-// sTileByRow12x32AVX512 runs tiles of 12 rows by 32 columns.
-//
-//go:noescape
-func sTileByRow12x32AVX512(t *tile[float32])
-
-// sTileByRow13x32AVX512 runs tiles of 13 rows by 32 columns.
-//
-//go:noescape
-func sTileByRow13x32AVX512(t *tile[float32])
-
-// sTileByRow14x32AVX512 runs tiles of 14 rows by 32 columns.
-//
-//go:noescape
-func sTileByRow14x32AVX512(t *tile[float32])
-
-// sTileByCol1x32AVX512 runs tiles of 1 rows by 32 columns.
-//
-//go:noescape
-func sTileByCol1x32AVX512(t *tile[float32])
-
-// sTileByCol2x32AVX512 runs tiles of 2 rows by 32 columns.
-//
-//go:noescape
-func sTileByCol2x32AVX512(t *tile[float32])
-
-// sTileByCol3x32AVX512 runs tiles of 3 rows by 32 columns.
-//
-//go:noescape
-func sTileByCol3x32AVX512(t *tile[float32])
-
-// sTileByCol4x32AVX512 runs tiles of 4 rows by 32 columns.
-//
-//go:noescape
-func sTileByCol4x32AVX512(t *tile[float32])
-
-// sTileByCol5x32AVX512 runs tiles of 5 rows by 32 columns.
-//
-//go:noescape
-func sTileByCol5x32AVX512(t *tile[float32])
-
-// sTileByCol6x32AVX512 runs tiles of 6 rows by 32 columns.
-//
-//go:noescape
-func sTileByCol6x32AVX512(t *tile[float32])
-
-// sTileByCol7x32AVX512 runs tiles of 7 rows by 32 columns.
-//
-//go:noescape
-func sTileByCol7x32AVX512(t *tile[float32])
-
-// sTileByCol8x32AVX512 runs tiles of 8 rows by 32 columns.
-//
-//go:noescape
-func sTileByCol8x32AVX512(t *tile[float32])
-
-// sTileByCol9x32AVX512 runs tiles of 9 rows by 32 columns.
-//
-//go:noescape
-func sTileByCol9x32AVX512(t *tile[float32])
-
-// sTileByCol10x32AVX512 runs tiles of 10 rows by 32 columns.
-//
-//go:noescape
-func sTileByCol10x32AVX512(t *tile[float32])
-
-// sTileByCol11x32AVX512 runs tiles of 11 rows by 32 columns.
-//
-//go:noescape
-func sTileByCol11x32AVX512(t *tile[float32])
-
-// sTileByCol12x32AVX512 runs tiles of 12 rows by 32 columns.
-//
-//go:noescape
-func sTileByCol12x32AVX512(t *tile[float32])
-
-// sTileByCol13x32AVX512 runs tiles of 13 rows by 32 columns.
-//
-//go:noescape
-func sTileByCol13x32AVX512(t *tile[float32])
-
-// sTileByCol14x32AVX512 runs tiles of 14 rows by 32 columns.
-//
-//go:noescape
-func sTileByCol14x32AVX512(t *tile[float32])
 
 // sTileByRow1x16AVX512 runs tiles of 1 rows by 16 columns.
 //
@@ -480,6 +400,236 @@ func sTileByCol13x16AVX512(t *tile[float32])
 //go:noescape
 func sTileByCol14x16AVX512(t *tile[float32])
 
+// sTileByRow1x32AVX512 runs tiles of 1 rows by 32 columns.
+//
+//go:noescape
+func sTileByRow1x32AVX512(t *tile[float32])
+
+// sTileByRow2x32AVX512 runs tiles of 2 rows by 32 columns.
+//
+//go:noescape
+func sTileByRow2x32AVX512(t *tile[float32])
+
+// sTileByRow3x32AVX512 runs tiles of 3 rows by 32 columns.
+//
+//go:noescape
+func sTileByRow3x32AVX512(t *tile[float32])
+
+// sTileByRow4x32AVX512 runs tiles of 4 rows by 32 columns.
+//
+//go:noescape
+func sTileByRow4x32AVX512(t *tile[float32])
+
+// sTileByRow5x32AVX512 runs tiles of 5 rows by 32 columns.
+//
+//go:noescape
+func sTileByRow5x32AVX512(t *tile[float32])
+
+// sTileByRow6x32AVX512 runs tiles of 6 rows by 32 columns.
+//
+//go:noescape
+func sTileByRow6x32AVX512(t *tile[float32])
+
+// sTileByRow7x32AVX512 runs tiles of 7 rows by 32 columns.
+//
+//go:noescape
+func sTileByRow7x32AVX512(t *tile[float32])
+
+// sTileByRow8x32AVX512 runs tiles of 8 rows by 32 columns.
+//
+//go:noescape
+func sTileByRow8x32AVX512(t *tile[float32])
+
+// sTileByRow9x32AVX512 runs tiles of 9 rows by 32 columns.
+//
+//go:noescape
+func sTileByRow9x32AVX512(t *tile[float32])
+
+// sTileByRow10x32AVX512 runs tiles of 10 rows by 32 columns.
+//
+//go:noescape
+func sTileByRow10x32AVX512(t *tile[float32])
+
+// sTileByRow11x32AVX512 runs tiles of 11 rows by 32 columns.
+//
+//go:noescape
+func sTileByRow11x32AVX512(t *tile[float32])
+
+// sTileByRow12x32AVX512 runs tiles of 12 rows by 32 columns.
+//
+//go:noescape
+func sTileByRow12x32AVX512(t *tile[float32])
+
+// sTileByRow13x32AVX512 runs tiles of 13 rows by 32 columns.
+//
+//go:noescape
+func sTileByRow13x32AVX512(t *tile[float32])
+
+// sTileByRow14x32AVX512 runs tiles of 14 rows by 32 columns.
+//
+//go:noescape
+func sTileByRow14x32AVX512(t *tile[float32])
+
+// sTileByCol1x32AVX512 runs tiles of 1 rows by 32 columns.
+//
+//go:noescape
+func sTileByCol1x32AVX512(t *tile[float32])
+
+// sTileByCol2x32AVX512 runs tiles of 2 rows by 32 columns.
+//
+//go:noescape
+func sTileByCol2x32AVX512(t *tile[float32])
+
+// sTileByCol3x32AVX512 runs tiles of 3 rows by 32 columns.
+//
+//go:noescape
+func sTileByCol3x32AVX512(t *tile[float32])
+
+// sTileByCol4x32AVX512 runs tiles of 4 rows by 32 columns.
+//
+//go:noescape
+func sTileByCol4x32AVX512(t *tile[float32])
+
+// sTileByCol5x32AVX512 runs tiles of 5 rows by 32 columns.
+//
+//go:noescape
+func sTileByCol5x32AVX512(t *tile[float32])
+
+// sTileByCol6x32AVX512 runs tiles of 6 rows by 32 columns.
+//
+//go:noescape
+func sTileByCol6x32AVX512(t *tile[float32])
+
+// sTileByCol7x32AVX512 runs tiles of 7 rows by 32 columns.
+//
+//go:noescape
+func sTileByCol7x32AVX512(t *tile[float32])
+
+// sTileByCol8x32AVX512 runs tiles of 8 rows by 32 columns.
+//
+//go:noescape
+func sTileByCol8x32AVX512(t *tile[float32])
+
+// sTileByCol9x32AVX512 runs tiles of 9 rows by 32 columns.
+//
+//go:noescape
+func sTileByCol9x32AVX512(t *tile[float32])
+
+// sTileByCol10x32AVX512 runs tiles of 10 rows by 32 columns.
+//
+//go:noescape
+func sTileByCol10x32AVX512(t *tile[float32])
+
+// sTileByCol11x32AVX512 runs tiles of 11 rows by 32 columns.
+//
+//go:noescape
+func sTileByCol11x32AVX512(t *tile[float32])
+
+// sTileByCol12x32AVX512 runs tiles of 12 rows by 32 columns.
+//
+//go:noescape
+func sTileByCol12x32AVX512(t *tile[float32])
+
+// sTileByCol13x32AVX512 runs tiles of 13 rows by 32 columns.
+//
+//go:noescape
+func sTileByCol13x32AVX512(t *tile[float32])
+
+// sTileByCol14x32AVX512 runs tiles of 14 rows by 32 columns.
+//
+//go:noescape
+func sTileByCol14x32AVX512(t *tile[float32])
+
+// sTileByRow1x48AVX512 runs tiles of 1 rows by 48 columns.
+//
+//go:noescape
+func sTileByRow1x48AVX512(t *tile[float32])
+
+// sTileByRow2x48AVX512 runs tiles of 2 rows by 48 columns.
+//
+//go:noescape
+func sTileByRow2x48AVX512(t *tile[float32])
+
+// sTileByRow3x48AVX512 runs tiles of 3 rows by 48 columns.
+//
+//go:noescape
+func sTileByRow3x48AVX512(t *tile[float32])
+
+// sTileByRow4x48AVX512 runs tiles of 4 rows by 48 columns.
+//
+//go:noescape
+func sTileByRow4x48AVX512(t *tile[float32])
+
+// sTileByRow5x48AVX512 runs tiles of 5 rows by 48 columns.
+//
+//go:noescape
+func sTileByRow5x48AVX512(t *tile[float32])
+
+// sTileByRow6x48AVX512 runs tiles of 6 rows by 48 columns.
+//
+//go:noescape
+func sTileByRow6x48AVX512(t *tile[float32])
+
+// sTileByRow7x48AVX512 runs tiles of 7 rows by 48 columns.
+//
+//go:noescape
+func sTileByRow7x48AVX512(t *tile[float32])
+
+// sTileByRow8x48AVX512 runs tiles of 8 rows by 48 columns.
+//
+//go:noescape
+func sTileByRow8x48AVX512(t *tile[float32])
+
+// sTileByRow9x48AVX512 runs tiles of 9 rows by 48 columns.
+//
+//go:noescape
+func sTileByRow9x48AVX512(t *tile[float32])
+
+// sTileByCol1x48AVX512 runs tiles of 1 rows by 48 columns.
+//
+//go:noescape
+func sTileByCol1x48AVX512(t *tile[float32])
+
+// sTileByCol2x48AVX512 runs tiles of 2 rows by 48 columns.
+//
+//go:noescape
+func sTileByCol2x48AVX512(t *tile[float32])
+
+// sTileByCol3x48AVX512 runs tiles of 3 rows by 48 columns.
+//
+//go:noescape
+func sTileByCol3x48AVX512(t *tile[float32])
+
+// sTileByCol4x48AVX512 runs tiles of 4 rows by 48 columns.
+//
+//go:noescape
+func sTileByCol4x48AVX512(t *tile[float32])
+
+// sTileByCol5x48AVX512 runs tiles of 5 rows by 48 columns.
+//
+//go:noescape
+func sTileByCol5x48AVX512(t *tile[float32])
+
+// sTileByCol6x48AVX512 runs tiles of 6 rows by 48 columns.
+//
+//go:noescape
+func sTileByCol6x48AVX512(t *tile[float32])
+
+// sTileByCol7x48AVX512 runs tiles of 7 rows by 48 columns.
+//
+//go:noescape
+func sTileByCol7x48AVX512(t *tile[float32])
+
+// sTileByCol8x48AVX512 runs tiles of 8 rows by 48 columns.
+//
+//go:noescape
+func sTileByCol8x48AVX512(t *tile[float32])
+
+// sTileByCol9x48AVX512 runs tiles of 9 rows by 48 columns.
+//
+//go:noescape
+func sTileByCol9x48AVX512(t *tile[float32])
+
 // sCopyAVX512 packs depth rows of width elements, padded with zeros.
 //
 //go:noescape
@@ -565,145 +715,10 @@ func sTurn15AVX512(dst *float32, ldd int, src *float32, lds int, depth int, widt
 //go:noescape
 func sTurn16AVX512(dst *float32, ldd int, src *float32, lds int, depth int, width int, pad int)
 
-// dTileByRow1x16AVX512 runs tiles of 1 rows by 16 columns.
+// sPeakAVX512 does n rounds of 12 multiply-adds of 16 elements.
 //
 //go:noescape
-func dTileByRow1x16AVX512(t *tile[float64])
-
-// dTileByRow2x16AVX512 runs tiles of 2 rows by 16 columns.
-//
-//go:noescape
-func dTileByRow2x16AVX512(t *tile[float64])
-
-// dTileByRow3x16AVX512 runs tiles of 3 rows by 16 columns.
-//
-//go:noescape
-func dTileByRow3x16AVX512(t *tile[float64])
-
-// dTileByRow4x16AVX512 runs tiles of 4 rows by 16 columns.
-//
-//go:noescape
-func dTileByRow4x16AVX512(t *tile[float64])
-
-// dTileByRow5x16AVX512 runs tiles of 5 rows by 16 columns.
-//
-//go:noescape
-func dTileByRow5x16AVX512(t *tile[float64])
-
-// dTileByRow6x16AVX512 runs tiles of 6 rows by 16 columns.
-//
-//go:noescape
-func dTileByRow6x16AVX512(t *tile[float64])
-
-// dTileByRow7x16AVX512 runs tiles of 7 rows by 16 columns.
-//
-//go:noescape
-func dTileByRow7x16AVX512(t *tile[float64])
-
-// dTileByRow8x16AVX512 runs tiles of 8 rows by 16 columns.
-//
-//go:noescape
-func dTileByRow8x16AVX512(t *tile[float64])
-
-// dTileByRow9x16AVX512 runs tiles of 9 rows by 16 columns.
-//
-//go:noescape
-func dTileByRow9x16AVX512(t *tile[float64])
-
-// dTileByRow10x16AVX512 runs tiles of 10 rows by 16 columns.
-//
-//go:noescape
-func dTileByRow10x16AVX512(t *tile[float64])
-
-// dTileByRow11x16AVX512 runs tiles of 11 rows by 16 columns.
-//
-//go:noescape
-func dTileByRow11x16AVX512(t *tile[float64])
-
-// dTileByRow12x16AVX512 runs tiles of 12 rows by 16 columns.
-//
-//go:noescape
-func dTileByRow12x16AVX512(t *tile[float64])
-
-// dTileByRow13x16AVX512 runs tiles of 13 rows by 16 columns.
-//
-//go:noescape
-func dTileByRow13x16AVX512(t *tile[float64])
-
-// dTileByRow14x16AVX512 runs tiles of 14 rows by 16 columns.
-//
-//go:noescape
-func dTileByRow14x16AVX512(t *tile[float64])
-
-// dTileByCol1x16AVX512 runs tiles of 1 rows by 16 columns.
-//
-//go:noescape
-func dTileByCol1x16AVX512(t *tile[float64])
-
-// dTileByCol2x16AVX512 runs tiles of 2 rows by 16 columns.
-//
-//go:noescape
-func dTileByCol2x16AVX512(t *tile[float64])
-
-// dTileByCol3x16AVX512 runs tiles of 3 rows by 16 columns.
-//
-//go:noescape
-func dTileByCol3x16AVX512(t *tile[float64])
-
-// dTileByCol4x16AVX512 runs tiles of 4 rows by 16 columns.
-//
-//go:noescape
-func dTileByCol4x16AVX512(t *tile[float64])
-
-// dTileByCol5x16AVX512 runs tiles of 5 rows by 16 columns.
-//
-//go:noescape
-func dTileByCol5x16AVX512(t *tile[float64])
-
-// dTileByCol6x16AVX512 runs tiles of 6 rows by 16 columns.
-//
-//go:noescape
-func dTileByCol6x16AVX512(t *tile[float64])
-
-// dTileByCol7x16AVX512 runs tiles of 7 rows by 16 columns.
-//
-//go:noescape
-func dTileByCol7x16AVX512(t *tile[float64])
-
-// dTileByCol8x16AVX512 runs tiles of 8 rows by 16 columns.
-//
-//go:noescape
-func dTileByCol8x16AVX512(t *tile[float64])
-
-// dTileByCol9x16AVX512 runs tiles of 9 rows by 16 columns.
-//
-//go:noescape
-func dTileByCol9x16AVX512(t *tile[float64])
-
-// dTileByCol10x16AVX512 runs tiles of 10 rows by 16 columns.
-//
-//go:noescape
-func dTileByCol10x16AVX512(t *tile[float64])
-
-// dTileByCol11x16AVX512 runs tiles of 11 rows by 16 columns.
-//
-//go:noescape
-func dTileByCol11x16AVX512(t *tile[float64])
-
-// dTileByCol12x16AVX512 runs tiles of 12 rows by 16 columns.
-//
-//go:noescape
-func dTileByCol12x16AVX512(t *tile[float64])
-
-// dTileByCol13x16AVX512 runs tiles of 13 rows by 16 columns.
-//
-//go:noescape
-func dTileByCol13x16AVX512(t *tile[float64])
-
-// dTileByCol14x16AVX512 runs tiles of 14 rows by 16 columns.
-//
-//go:noescape
-func dTileByCol14x16AVX512(t *tile[float64])
+func sPeakAVX512(n int)
 
 // dTileByRow1x8AVX512 runs tiles of 1 rows by 8 columns.
 //
@@ -845,6 +860,236 @@ func dTileByCol13x8AVX512(t *tile[float64])
 //go:noescape
 func dTileByCol14x8AVX512(t *tile[float64])
 
+// dTileByRow1x16AVX512 runs tiles of 1 rows by 16 columns.
+//
+//go:noescape
+func dTileByRow1x16AVX512(t *tile[float64])
+
+// dTileByRow2x16AVX512 runs tiles of 2 rows by 16 columns.
+//
+//go:noescape
+func dTileByRow2x16AVX512(t *tile[float64])
+
+// dTileByRow3x16AVX512 runs tiles of 3 rows by 16 columns.
+//
+//go:noescape
+func dTileByRow3x16AVX512(t *tile[float64])
+
+// dTileByRow4x16AVX512 runs tiles of 4 rows by 16 columns.
+//
+//go:noescape
+func dTileByRow4x16AVX512(t *tile[float64])
+
+// dTileByRow5x16AVX512 runs tiles of 5 rows by 16 columns.
+//
+//go:noescape
+func dTileByRow5x16AVX512(t *tile[float64])
+
+// dTileByRow6x16AVX512 runs tiles of 6 rows by 16 columns.
+//
+//go:noescape
+func dTileByRow6x16AVX512(t *tile[float64])
+
+// dTileByRow7x16AVX512 runs tiles of 7 rows by 16 columns.
+//
+//go:noescape
+func dTileByRow7x16AVX512(t *tile[float64])
+
+// dTileByRow8x16AVX512 runs tiles of 8 rows by 16 columns.
+//
+//go:noescape
+func dTileByRow8x16AVX512(t *tile[float64])
+
+// dTileByRow9x16AVX512 runs tiles of 9 rows by 16 columns.
+//
+//go:noescape
+func dTileByRow9x16AVX512(t *tile[float64])
+
+// dTileByRow10x16AVX512 runs tiles of 10 rows by 16 columns.
+//
+//go:noescape
+func dTileByRow10x16AVX512(t *tile[float64])
+
+// dTileByRow11x16AVX512 runs tiles of 11 rows by 16 columns.
+//
+//go:noescape
+func dTileByRow11x16AVX512(t *tile[float64])
+
+// dTileByRow12x16AVX512 runs tiles of 12 rows by 16 columns.
+//
+//go:noescape
+func dTileByRow12x16AVX512(t *tile[float64])
+
+// dTileByRow13x16AVX512 runs tiles of 13 rows by 16 columns.
+//
+//go:noescape
+func dTileByRow13x16AVX512(t *tile[float64])
+
+// dTileByRow14x16AVX512 runs tiles of 14 rows by 16 columns.
+//
+//go:noescape
+func dTileByRow14x16AVX512(t *tile[float64])
+
+// dTileByCol1x16AVX512 runs tiles of 1 rows by 16 columns.
+//
+//go:noescape
+func dTileByCol1x16AVX512(t *tile[float64])
+
+// dTileByCol2x16AVX512 runs tiles of 2 rows by 16 columns.
+//
+//go:noescape
+func dTileByCol2x16AVX512(t *tile[float64])
+
+// dTileByCol3x16AVX512 runs tiles of 3 rows by 16 columns.
+//
+//go:noescape
+func dTileByCol3x16AVX512(t *tile[float64])
+
+// dTileByCol4x16AVX512 runs tiles of 4 rows by 16 columns.
+//
+//go:noescape
+func dTileByCol4x16AVX512(t *tile[float64])
+
+// dTileByCol5x16AVX512 runs tiles of 5 rows by 16 columns.
+//
+//go:noescape
+func dTileByCol5x16AVX512(t *tile[float64])
+
+// dTileByCol6x16AVX512 runs tiles of 6 rows by 16 columns.
+//
+//go:noescape
+func dTileByCol6x16AVX512(t *tile[float64])
+
+// dTileByCol7x16AVX512 runs tiles of 7 rows by 16 columns.
+//
+//go:noescape
+func dTileByCol7x16AVX512(t *tile[float64])
+
+// dTileByCol8x16AVX512 runs tiles of 8 rows by 16 columns.
+//
+//go:noescape
+func dTileByCol8x16AVX512(t *tile[float64])
+
+// dTileByCol9x16AVX512 runs tiles of 9 rows by 16 columns.
+//
+//go:noescape
+func dTileByCol9x16AVX512(t *tile[float64])
+
+// dTileByCol10x16AVX512 runs tiles of 10 rows by 16 columns.
+//
+//go:noescape
+func dTileByCol10x16AVX512(t *tile[float64])
+
+// dTileByCol11x16AVX512 runs tiles of 11 rows by 16 columns.
+//
+//go:noescape
+func dTileByCol11x16AVX512(t *tile[float64])
+
+// dTileByCol12x16AVX512 runs tiles of 12 rows by 16 columns.
+//
+//go:noescape
+func dTileByCol12x16AVX512(t *tile[float64])
+
+// dTileByCol13x16AVX512 runs tiles of 13 rows by 16 columns.
+//
+//go:noescape
+func dTileByCol13x16AVX512(t *tile[float64])
+
+// dTileByCol14x16AVX512 runs tiles of 14 rows by 16 columns.
+//
+//go:noescape
+func dTileByCol14x16AVX512(t *tile[float64])
+
+// dTileByRow1x24AVX512 runs tiles of 1 rows by 24 columns.
+//
+//go:noescape
+func dTileByRow1x24AVX512(t *tile[float64])
+
+// dTileByRow2x24AVX512 runs tiles of 2 rows by 24 columns.
+//
+//go:noescape
+func dTileByRow2x24AVX512(t *tile[float64])
+
+// dTileByRow3x24AVX512 runs tiles of 3 rows by 24 columns.
+//
+//go:noescape
+func dTileByRow3x24AVX512(t *tile[float64])
+
+// dTileByRow4x24AVX512 runs tiles of 4 rows by 24 columns.
+//
+//go:noescape
+func dTileByRow4x24AVX512(t *tile[float64])
+
+// dTileByRow5x24AVX512 runs tiles of 5 rows by 24 columns.
+//
+//go:noescape
+func dTileByRow5x24AVX512(t *tile[float64])
+
+// dTileByRow6x24AVX512 runs tiles of 6 rows by 24 columns.
+//
+//go:noescape
+func dTileByRow6x24AVX512(t *tile[float64])
+
+// dTileByRow7x24AVX512 runs tiles of 7 rows by 24 columns.
+//
+//go:noescape
+func dTileByRow7x24AVX512(t *tile[float64])
+
+// dTileByRow8x24AVX512 runs tiles of 8 rows by 24 columns.
+//
+//go:noescape
+func dTileByRow8x24AVX512(t *tile[float64])
+
+// dTileByRow9x24AVX512 runs tiles of 9 rows by 24 columns.
+//
+//go:noescape
+func dTileByRow9x24AVX512(t *tile[float64])
+
+// dTileByCol1x24AVX512 runs tiles of 1 rows by 24 columns.
+//
+//go:noescape
+func dTileByCol1x24AVX512(t *tile[float64])
+
+// dTileByCol2x24AVX512 runs tiles of 2 rows by 24 columns.
+//
+//go:noescape
+func dTileByCol2x24AVX512(t *tile[float64])
+
+// dTileByCol3x24AVX512 runs tiles of 3 rows by 24 columns.
+//
+//go:noescape
+func dTileByCol3x24AVX512(t *tile[float64])
+
+// dTileByCol4x24AVX512 runs tiles of 4 rows by 24 columns.
+//
+//go:noescape
+func dTileByCol4x24AVX512(t *tile[float64])
+
+// dTileByCol5x24AVX512 runs tiles of 5 rows by 24 columns.
+//
+//go:noescape
+func dTileByCol5x24AVX512(t *tile[float64])
+
+// dTileByCol6x24AVX512 runs tiles of 6 rows by 24 columns.
+//
+//go:noescape
+func dTileByCol6x24AVX512(t *tile[float64])
+
+// dTileByCol7x24AVX512 runs tiles of 7 rows by 24 columns.
+//
+//go:noescape
+func dTileByCol7x24AVX512(t *tile[float64])
+
+// dTileByCol8x24AVX512 runs tiles of 8 rows by 24 columns.
+//
+//go:noescape
+func dTileByCol8x24AVX512(t *tile[float64])
+
+// dTileByCol9x24AVX512 runs tiles of 9 rows by 24 columns.
+//
+//go:noescape
+func dTileByCol9x24AVX512(t *tile[float64])
+
 // dCopyAVX512 packs depth rows of width elements, padded with zeros.
 //
 //go:noescape
@@ -889,3 +1134,8 @@ func dTurn7AVX512(dst *float64, ldd int, src *float64, lds int, depth int, width
 //
 //go:noescape
 func dTurn8AVX512(dst *float64, ldd int, src *float64, lds int, depth int, width int, pad int)
+
+// dPeakAVX512 does n rounds of 12 multiply-adds of 8 elements.
+//
+//go:noescape
+func dPeakAVX512(n int)

@@ -50,11 +50,11 @@ func (p *product[T]) opB(l, j int) []T {
 // only, never on the number of threads.
 type plan struct {
 	packA, packB bool
-	shared       bool // pack all of A and B of a slice first, then multiply
+	fetch        bool // operands come from beyond the second-level cache
 	depth        int  // of a slice of k; the last one may be shorter
 	height       int  // most rows of a chunk
-	mchunks      int
-	nchunks      int
+	mchunks      int  // chunks of rows
+	nchunks      int  // chunks of columns
 }
 
 // kit is the kernels of one element type and the scratch of the calls in
@@ -67,9 +67,8 @@ type kit[T Float] struct {
 
 // scratch is the state of one call: the job, and a lane a worker.
 type scratch[T Float] struct {
-	job    job[T]
-	lanes  []*lane[T]
-	pa, pb []T // shared packed operands
+	job   job[T]
+	lanes []*lane[T]
 }
 
 // lane is the scratch of one worker.
@@ -77,6 +76,7 @@ type lane[T Float] struct {
 	_      [64]byte
 	t      tile[T]
 	pa, pb []T
+	fetch  fetcher[T]
 	_      [64]byte
 }
 
@@ -120,9 +120,7 @@ type job[T Float] struct {
 	product[T]
 	plan
 	*family[T]
-	s      *scratch[T]
-	k0, kn int // the slice of k in work, when shared
-	phase  int
+	s *scratch[T]
 }
 
 // kitOf returns the engine's kit for T.
@@ -141,13 +139,9 @@ func multiply[T Float](e *Engine, p *product[T]) {
 	s := w.take(e.threads)
 	j := &s.job
 	j.product, j.family, j.s = *p, w.family, s
-	j.plan = w.planFor(p)
+	j.plan = w.planFor(p, e.threads)
 	j.reserve()
-	if j.shared {
-		j.runShared(e)
-	} else {
-		e.Run(j.mchunks*j.nchunks, j)
-	}
+	e.Run(j.mchunks*j.nchunks, j)
 	w.give(s)
 }
 
@@ -155,23 +149,19 @@ func multiply[T Float](e *Engine, p *product[T]) {
 func (j *job[T]) reserve() {
 	for _, l := range j.s.lanes {
 		if j.packA {
-			l.pa = grow(l.pa, (j.height+j.mr)*j.depth)
+			l.pa = grow(l.pa, j.height*j.depth)
 		}
-		if j.packB || j.ragged(j.n%j.nr) {
-			l.pb = grow(l.pb, j.nr*j.depth)
+		if j.packB || j.n%j.lanes != 0 {
+			l.pb = grow(l.pb, j.vectors*j.lanes*j.depth)
 		}
 	}
 }
 
-// runShared is filled in by the shared plan.
-func (j *job[T]) runShared(*Engine) {}
-
 // Do works on one chunk: rows [i0, i1) by columns [j0, j1) over all of k.
 func (j *job[T]) Do(chunk, worker int) {
 	i0, i1 := span(j.m, j.mchunks, chunk/j.nchunks)
-	panels := ceil(j.n, j.nr)
-	j0, j1 := span(panels, j.nchunks, chunk%j.nchunks)
-	j0, j1 = j0*j.nr, min(j1*j.nr, j.n)
+	j0, j1 := span(ceil(j.n, j.lanes), j.nchunks, chunk%j.nchunks)
+	j0, j1 = j0*j.lanes, min(j1*j.lanes, j.n)
 	if j.lower && j0 >= i1 {
 		return
 	}
@@ -179,11 +169,6 @@ func (j *job[T]) Do(chunk, worker int) {
 	for k0 := 0; k0 < j.k; k0 += j.depth {
 		j.slice(l, i0, i1, j0, j1, k0, min(j.depth, j.k-k0))
 	}
-}
-
-// ragged reports whether kernels would read past a panel of width columns of b.
-func (f *family[T]) ragged(width int) bool {
-	return !f.masked && width%f.nr != 0 && width != f.half
 }
 
 // slice adds the product over k in [k0, k0+kn) to one chunk.
@@ -194,23 +179,46 @@ func (j *job[T]) slice(l *lane[T], i0, i1, j0, j1, k0, kn int) {
 	t := &l.t
 	t.k, t.alpha, t.beta, t.mode = kn, j.alpha, j.beta, j.mode(k0 == 0)
 	t.ldc = j.ldc
-	for c0 := j0; c0 < j1; c0 += j.nr {
+	for c0 := j0; c0 < j1; {
 		if j.lower && c0 >= i1 {
 			return
 		}
-		t.width = min(j.nr, j1-c0)
-		if j.packB || j.ragged(t.width) {
-			t.b, t.ldb = l.pb, j.packColumns(l.pb, c0, t.width, k0, kn)
+		vectors := j.panel(j1 - c0)
+		t.width = min(vectors*j.lanes, j1-c0)
+		if j.packB || !j.masked && t.width%j.lanes != 0 {
+			t.b, t.ldb = l.pb, vectors*j.lanes
+			j.packColumns(l.pb, t.ldb, c0, t.width, k0, kn)
 		} else {
 			t.b, t.ldb = j.opB(k0, c0), j.ldb
 		}
-		j.column(t, l.pa, i0, i1, c0, k0)
+		width := t.width
+		l.fetch.reset(j, i0, i1, c0+width, j1, k0, kn)
+		j.column(l, vectors, i0, i1, c0, k0)
+		c0 += width
 	}
+}
+
+// panel returns how many vectors wide the next panel of n columns is. The last
+// two share what one more than the widest panel would leave.
+func (f *family[T]) panel(n int) int {
+	left := ceil(n, f.lanes)
+	if left == f.vectors+1 && f.vectors > 1 {
+		return ceil(left, 2)
+	}
+	return min(left, f.vectors)
+}
+
+// tileRows is the most rows of a tile. All tiles of packed rows suit the widest panel.
+func (j *job[T]) tileRows(vectors int) int {
+	if j.packA {
+		vectors = j.vectors
+	}
+	return j.rows[vectors]
 }
 
 // packRows packs rows [i0, i1) of a slice, tile by tile, k-major.
 func (j *job[T]) packRows(dst []T, i0, i1, k0, kn int) {
-	tiles := ceil(i1-i0, j.mr)
+	tiles := ceil(i1-i0, j.tileRows(0))
 	for q, at := 0, 0; q < tiles; q++ {
 		r0, r1 := span(i1-i0, tiles, q)
 		rows := r1 - r0
@@ -224,79 +232,63 @@ func (j *job[T]) packRows(dst []T, i0, i1, k0, kn int) {
 	}
 }
 
-// packColumns packs width columns of a slice, zero padded, and returns the
-// stride: nr, or half where the narrow kernels do.
-func (j *job[T]) packColumns(dst []T, c0, width, k0, kn int) int {
-	src, ld := j.opB(k0, c0), j.nr
-	if width <= j.half {
-		ld = j.half
-	}
+// packColumns packs width columns of a slice, zero padded to ld.
+func (j *job[T]) packColumns(dst []T, ld, c0, width, k0, kn int) {
 	if j.tb {
-		j.turnPanel(dst, ld, src, j.ldb, kn, width, ld)
+		j.turnPanel(dst, ld, j.opB(k0, c0), j.ldb, kn, width, ld)
 	} else {
-		j.copyPanel(dst, ld, src, j.ldb, kn, width, ld)
+		j.copyPanel(dst, ld, j.opB(k0, c0), j.ldb, kn, width, ld)
 	}
-	return ld
 }
 
 // column runs the tiles of rows [i0, i1) on one panel. Rows are cut into equal
 // tiles, the taller ones first, so that no tile is a sliver: two runs of tiles.
-func (j *job[T]) column(t *tile[T], pa []T, i0, i1, c0, k0 int) {
-	tiles := ceil(i1-i0, j.mr)
-	rows, tall := (i1-i0)/tiles, (i1-i0)%tiles
+func (j *job[T]) column(l *lane[T], vectors, i0, i1, c0, k0 int) {
+	tiles := ceil(i1-i0, j.tileRows(vectors))
 	if j.lower {
-		j.columnLower(t, pa, i0, i1, c0, k0)
+		j.columnLower(l, vectors, tiles, i0, i1, c0, k0)
 		return
 	}
-	j.stack(t, pa, i0, i0, c0, k0, rows+1, tall)
-	j.stack(t, pa, i0, i0+tall*(rows+1), c0, k0, rows, tiles-tall)
+	rows, tall := (i1-i0)/tiles, (i1-i0)%tiles
+	j.stack(l, vectors, i0, i0, c0, k0, rows+1, tall)
+	j.stack(l, vectors, i0, i0+tall*(rows+1), c0, k0, rows, tiles-tall)
 }
 
-// columnLower is column for the tiles that reach the diagonal. Those that end
-// above column half of the panel run in the narrow kernels.
-func (j *job[T]) columnLower(t *tile[T], pa []T, i0, i1, c0, k0 int) {
-	tiles := ceil(i1-i0, j.mr)
-	width := t.width
+// columnLower is column for the tiles that reach the diagonal, each in as narrow
+// a kernel as its last row needs.
+func (j *job[T]) columnLower(l *lane[T], vectors, tiles, i0, i1, c0, k0 int) {
+	t, width := &l.t, l.t.width
 	for q := range tiles {
 		r0, r1 := span(i1-i0, tiles, q)
 		if i0+r1 <= c0 {
 			continue
 		}
-		t.width = width
-		if i0+r1 <= c0+j.half {
-			t.width = min(width, j.half)
-		}
+		v := min(vectors, ceil(i0+r1-c0, j.lanes))
+		t.width = min(width, v*j.lanes)
 		t.diag = i0 + r0 - c0
-		j.stack(t, pa, i0, i0+r0, c0, k0, r1-r0, 1)
+		j.stack(l, v, i0, i0+r0, c0, k0, r1-r0, 1)
 	}
-	t.width = width
 }
 
 // stack runs count tiles of equal height from row r0.
-func (j *job[T]) stack(t *tile[T], pa []T, i0, r0, c0, k0, rows, count int) {
-	if count == 0 {
-		return
-	}
-	t.rows, t.count = rows, count
-	t.c = j.c[r0*j.ldc+c0:]
-	byCol := j.packA || j.ta
+func (j *job[T]) stack(l *lane[T], vectors, i0, r0, c0, k0, rows, count int) {
+	t, kernels, a := &l.t, j.byRow, l.pa
+	t.rows = rows
 	switch {
 	case j.packA:
-		t.a, t.lda, t.astep = pa[(r0-i0)*t.k:], rows, rows*t.k
+		kernels = j.byCol
+		a, t.lda, t.astep = l.pa[(r0-i0)*t.k:], rows, rows*t.k
 	case j.ta:
-		t.a, t.lda, t.astep = j.opA(r0, k0), j.lda, rows
+		kernels = j.byCol
+		a, t.lda, t.astep = j.opA(r0, k0), j.lda, rows
 	default:
-		t.a, t.lda, t.astep = j.opA(r0, k0), j.lda, rows*j.lda
+		a, t.lda, t.astep = j.opA(r0, k0), j.lda, rows*j.lda
 	}
-	switch narrow := t.width <= j.half; {
-	case byCol && narrow:
-		j.byColHalf[rows](t)
-	case byCol:
-		j.byCol[rows](t)
-	case narrow:
-		j.byRowHalf[rows](t)
-	default:
-		j.byRow[rows](t)
+	for q := 0; q < count; q += t.count {
+		t.count = l.fetch.next(t, count-q)
+		t.a = a[q*t.astep:]
+		t.c = j.c[(r0+q*rows)*j.ldc+c0:]
+		kernels[vectors][rows](t)
 	}
 }
 

@@ -7,15 +7,15 @@ package gemm
 // time, 8 sums and 6 operands fit the 15 float registers that compilers have.
 func genericFamily[T Float]() *family[T] {
 	f := &family[T]{
-		mr: 4, nr: 4, half: 4, masked: true,
-		copyPanel: copyPanel[T], turnPanel: turnPanel[T],
-		kc: 256, mc: 128, nc: 256,
+		lanes: 4, vectors: 1, rows: []int{0, 4}, masked: true,
+		byRow: make([][]func(*tile[T]), 2), byCol: make([][]func(*tile[T]), 2),
+		copyPanel: copyPanel[T], turnPanel: turnPanel[T], peak: peak[T],
+		blocking: blocking{kc: 256, mc: 128, inPlaceA: 4 << 10, inPlaceB: 4 << 10},
 	}
-	for range f.mr + 1 {
-		f.byRow = append(f.byRow, tileByRow[T])
-		f.byCol = append(f.byCol, tileByCol[T])
+	for range 5 {
+		f.byRow[1] = append(f.byRow[1], tileByRow[T])
+		f.byCol[1] = append(f.byCol[1], tileByCol[T])
 	}
-	f.byRowHalf, f.byColHalf = f.byRow, f.byCol
 	return f
 }
 
@@ -116,4 +116,14 @@ func turnPanel[T Float](dst []T, ldd int, src []T, lds, depth, width, pad int) {
 	for r := range depth {
 		clear(dst[r*ldd+width : r*ldd+pad])
 	}
+}
+
+// peak keeps 8 sums in registers.
+func peak[T Float](n int) int {
+	a := make([]T, 2)
+	b := make([]T, 4)
+	for range n {
+		dot2x4(64, a, 1, 0, b, 0)
+	}
+	return n * 64 * 8
 }

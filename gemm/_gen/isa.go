@@ -12,26 +12,26 @@ const (
 	rodata  = attr.RODATA | attr.NOPTR
 )
 
-// isa is an instruction set and the tile that its registers hold: rows×2
-// vectors of sums, with two vectors of b and one or two broadcast elements of a.
+// isa is an instruction set and the tiles that its registers hold.
 type isa struct {
 	file, suffix string
-	rows         int
-	bytes        int // of a vector
+	rows         [4]int // most rows of a tile, by vectors of columns
+	bytes        int    // of a vector
 	vector       func(g *gen) reg.VecVirtual
 }
 
-// avx512 has 32 registers: 28 sums, 2 of b, 2 broadcast. With two 512-bit
-// multiply-adds a cycle of latency 4, 8 sums would hide the latency; more rows
-// save loads, of which there are two a cycle.
+// avx512 has 32 registers: 27 or 28 sums, 2 or 3 of b, 2 broadcast. With two
+// 512-bit multiply-adds a cycle of latency 4, 8 sums would hide the latency; more
+// save loads, of which there are two a cycle: 9×3 needs 12 for 27 multiply-adds,
+// 14×2 needs 16 for 28.
 func avx512() isa {
-	return isa{file: "avx512", suffix: "AVX512", rows: 14, bytes: 64,
+	return isa{file: "avx512", suffix: "AVX512", rows: [4]int{0, 14, 14, 9}, bytes: 64,
 		vector: func(g *gen) reg.VecVirtual { return g.ZMM() }}
 }
 
 // avx2 has 16 registers: 12 sums, 2 of b, 2 broadcast.
 func avx2() isa {
-	return isa{file: "avx2", suffix: "AVX2", rows: 6, bytes: 32,
+	return isa{file: "avx2", suffix: "AVX2", rows: [4]int{0, 6, 6, 0}, bytes: 32,
 		vector: func(g *gen) reg.VecVirtual { return g.YMM() }}
 }
 

@@ -99,25 +99,24 @@ func (g *gen) declarations() []byte {
 
 // family emits every kernel of one element type.
 func (g *gen) family(e elem) {
-	for _, vectors := range []int{2, 1} {
+	for vectors, rows := range g.isa.rows {
 		for _, kMajor := range []bool{false, true} {
+			if rows == 0 {
+				continue
+			}
 			var names []string
-			for rows := 1; rows <= g.isa.rows; rows++ {
-				t := newTile(g, e, rows, vectors, kMajor)
+			for r := 1; r <= rows; r++ {
+				t := newTile(g, e, r, vectors, kMajor)
 				t.emit()
 				names = append(names, t.name)
 			}
-			g.list(listName(g.isa, e, vectors, kMajor), "func(*tile["+e.goType+"])", names)
+			list := fmt.Sprintf("%sTiles%s%d%s", e.prefix, orderName(kMajor), vectors, g.isa.suffix)
+			g.list(list, "func(*tile["+e.goType+"])", names)
 		}
 	}
 	g.copyKernel(e)
 	g.turnKernels(e)
-}
-
-// listName names the function that returns a list of tile kernels.
-func listName(s isa, e elem, vectors int, kMajor bool) string {
-	width := map[int]string{1: "Half", 2: "Full"}[vectors]
-	return e.prefix + "Tiles" + orderName(kMajor) + width + s.suffix
+	g.peakKernel(e)
 }
 
 // orderName names the order of a.

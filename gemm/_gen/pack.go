@@ -48,21 +48,27 @@ func (g *gen) packArgs(e elem) packArgs {
 	return p
 }
 
-// copyKernel emits the packing of rows: up to two vectors a row, read under the
+// copyKernel emits the packing of rows: a few vectors a row, read under the
 // mask of width and written under that of pad.
 func (g *gen) copyKernel(e elem) {
 	name := e.prefix + "Copy" + g.isa.suffix
 	g.text(name, packSignature, packGo(e), "packs depth rows of width elements, padded with zeros.")
 	p := g.packArgs(e)
 	read, write := g.masks(e, "width"), g.masks(e, "pad")
-	v := []reg.VecVirtual{g.isa.vector(g), g.isa.vector(g)}
+	var v []reg.VecVirtual
+	for range read {
+		v = append(v, g.isa.vector(g))
+	}
 	ahead := g.GP64()
 	g.LEAQ(Mem{Base: p.src, Index: p.lds, Scale: 8}, ahead)
-	g.CMPQ(g.Load(g.Param("pad"), g.GP64()), Imm(uint64(e.lanes(g.isa))))
-	g.JLE(LabelRef("narrow"))
-	g.copyLoop(e, p, "wide", ahead, v, read, write)
-	g.Label("narrow")
-	g.copyLoop(e, p, "slim", ahead, v[:1], read, write)
+	pad := g.Load(g.Param("pad"), g.GP64())
+	for n := 1; n < len(v); n++ {
+		g.CMPQ(pad, Imm(uint64(n*e.lanes(g.isa))))
+		g.JLE(LabelRef(fmt.Sprintf("loop%d", n)))
+	}
+	for n := len(v); n > 0; n-- {
+		g.copyLoop(e, p, fmt.Sprintf("loop%d", n), ahead, v[:n], read, write)
+	}
 }
 
 // copyLoop emits the loop over rows and the return.
@@ -84,17 +90,21 @@ func (g *gen) copyLoop(e elem, p packArgs, label string, ahead reg.Register, v [
 	g.RET()
 }
 
-// masks returns the masks of two vectors for the first n columns.
+// masks returns the masks of the first n columns, one a vector of the widest tile.
 func (g *gen) masks(e elem, param string) []reg.Register {
 	n := g.Load(g.Param(param), g.GP64())
 	if g.isa.bytes == 64 {
-		m, a, b := g.GP64(), g.K(), g.K()
+		m := g.GP64()
 		g.MOVQ(I64(-1), m)
 		g.BZHIQ(n, m, m)
-		g.KMOVW(m.As32(), a)
-		g.SHRQ(Imm(uint64(e.lanes(g.isa))), m)
-		g.KMOVW(m.As32(), b)
-		return []reg.Register{a, b}
+		var masks []reg.Register
+		for range 3 {
+			k := g.K()
+			g.KMOVW(m.As32(), k)
+			g.SHRQ(Imm(uint64(e.lanes(g.isa))), m)
+			masks = append(masks, k)
+		}
+		return masks
 	}
 	table, a, b := g.GP64(), g.YMM(), g.YMM()
 	g.LEAQ(g.maskTable(), table)
@@ -283,4 +293,28 @@ func (t *turnGen) scalarColumn(mask reg.Register) {
 	}
 	t.move(t.e.size)
 	t.ADDQ(t.p.ldd, t.p.dst)
+}
+
+// peakKernel emits a loop of independent multiply-adds: the ceiling that the
+// benchmarks compare with.
+func (g *gen) peakKernel(e elem) {
+	name := e.prefix + "Peak" + g.isa.suffix
+	g.text(name, "func(n int)", "(n int)", fmt.Sprintf("does n rounds of 12 multiply-adds of %d elements.", e.lanes(g.isa)))
+	n := g.Load(g.Param("n"), g.GP64())
+	x := g.isa.vector(g)
+	g.VXORPS(x.AsX(), x.AsX(), x.AsX())
+	var sums []reg.VecVirtual
+	for range 12 {
+		v := g.isa.vector(g)
+		g.VXORPS(v.AsX(), v.AsX(), v.AsX())
+		sums = append(sums, v)
+	}
+	g.Label("loop")
+	for _, v := range sums {
+		e.fma(g.Context, x, x, v)
+	}
+	g.DECQ(n)
+	g.JNZ(LabelRef("loop"))
+	g.VZEROUPPER()
+	g.RET()
 }

@@ -15,16 +15,14 @@ func (t *tileGen) finish() {
 		t.e.broadcast(t.Context, Mem{Base: t.t, Disp: offAlpha}, factor)
 		t.eachSum(func(_, _ int, s reg.VecVirtual) { t.e.mul(t.Context, factor, s, s) })
 	})
+	if t.isa.bytes == 32 {
+		t.finishWhole(mode)
+	}
 	t.fullMasks()
-	t.ifMode(mode, modeAdd, "added", func() { t.addC(nil) })
-	t.ifMode(mode, modeBeta, "beta", func() {
-		factor := t.isa.vector(t.gen)
-		t.e.broadcast(t.Context, Mem{Base: t.t, Disp: offAlpha + t.e.size}, factor)
-		t.addC(factor)
-	})
+	t.addModes(mode, "masked")
 	t.TESTQ(U32(modeLower), mode)
 	t.JNZ(LabelRef("lower"))
-	t.storeRows(t.rowMask)
+	t.storeRows()
 	t.JMP(LabelRef("stored"))
 	t.Label("lower")
 	t.storeLower()
@@ -32,6 +30,32 @@ func (t *tileGen) finish() {
 	for range t.rows {
 		t.ADDQ(t.ldc, t.c)
 	}
+}
+
+// finishWhole is the path for tiles that need no mask: masked moves of 32 bytes
+// are slow on some processors. It falls through when the tile needs one.
+func (t *tileGen) finishWhole(mode reg.Register) {
+	width := t.GP64()
+	t.field(offWidth, width)
+	t.CMPQ(width, Imm(uint64(t.vectors*t.e.lanes(t.isa))))
+	t.JNE(LabelRef("partial"))
+	t.TESTQ(U32(modeLower), mode)
+	t.JNZ(LabelRef("partial"))
+	t.rowMask = nil
+	t.addModes(mode, "whole")
+	t.storeRows()
+	t.JMP(LabelRef("stored"))
+	t.Label("partial")
+}
+
+// addModes adds C or beta times C where the mode says so.
+func (t *tileGen) addModes(mode reg.Register, label string) {
+	t.ifMode(mode, modeAdd, label+"add", func() { t.addC(nil) })
+	t.ifMode(mode, modeBeta, label+"beta", func() {
+		factor := t.isa.vector(t.gen)
+		t.e.broadcast(t.Context, Mem{Base: t.t, Disp: offAlpha + t.e.size}, factor)
+		t.addC(factor)
+	})
 }
 
 // ifMode emits body so that it runs when the bit is set.
@@ -104,40 +128,45 @@ func (t *tileGen) vectorMasks(n reg.Register) {
 func (t *tileGen) addC(factor reg.Register) {
 	t.eachRow(func(i int, p reg.Register) {
 		for j, s := range t.sums[i] {
-			src := Mem{Base: p, Disp: j * t.isa.bytes}
-			switch {
-			case t.isa.bytes == 32:
-				v := t.YMM()
-				t.e.maskMove(t.Context, src, t.rowMask[j], v)
-				if factor != nil {
-					t.e.fma(t.Context, v, factor, s)
-				} else {
-					t.e.add(t.Context, v, s, s)
-				}
-			case factor != nil:
-				t.e.fma(t.Context, src, factor, t.rowMask[j], s)
-			default:
-				t.e.add(t.Context, src, s, t.rowMask[j], s)
-			}
+			t.addVector(Mem{Base: p, Disp: j * t.isa.bytes}, factor, j, s)
 		}
 	})
 }
 
-// storeRow writes one row of sums under the masks.
-func (t *tileGen) storeRow(i int, p reg.Register, masks []reg.Register) {
+// addVector adds one vector of C, or factor times it.
+func (t *tileGen) addVector(src Op, factor reg.Register, j int, s reg.VecVirtual) {
+	if t.isa.bytes == 32 && t.rowMask != nil {
+		v := t.YMM()
+		t.e.maskMove(t.Context, src, t.rowMask[j], v)
+		src = v
+	}
+	op, first := t.e.add, Op(s)
+	if factor != nil {
+		op, first = t.e.fma, factor
+	}
+	if t.isa.bytes == 64 {
+		op(t.Context, src, first, t.rowMask[j], s)
+		return
+	}
+	op(t.Context, src, first, s)
+}
+
+// storeRow writes one row of sums under the masks, if any.
+func (t *tileGen) storeRow(i int, p reg.Register) {
 	for j, s := range t.sums[i] {
 		dst := Mem{Base: p, Disp: j * t.isa.bytes}
-		if t.isa.bytes == 32 {
-			t.e.maskMove(t.Context, s, masks[j], dst)
-		} else {
-			t.e.load(t.Context, s, masks[j], dst)
+		switch {
+		case t.rowMask == nil:
+			t.e.load(t.Context, s, dst)
+		case t.isa.bytes == 32:
+			t.e.maskMove(t.Context, s, t.rowMask[j], dst)
+		default:
+			t.e.load(t.Context, s, t.rowMask[j], dst)
 		}
 	}
 }
 
-func (t *tileGen) storeRows(masks []reg.Register) {
-	t.eachRow(func(i int, p reg.Register) { t.storeRow(i, p, masks) })
-}
+func (t *tileGen) storeRows() { t.eachRow(t.storeRow) }
 
 // initLower stores the mask of the first row, columns <= diag, as diag+17 bits:
 // 16 more than the row has, since diag may be as low as -16. Rows further down
@@ -145,7 +174,7 @@ func (t *tileGen) storeRows(masks []reg.Register) {
 func (t *tileGen) initLower() {
 	n, top := t.GP64(), t.GP64()
 	t.field(offDiag, n)
-	t.MOVQ(I32(40), top)
+	t.MOVQ(I32(47), top)
 	t.CMPQ(n, top)
 	t.CMOVQGT(top, n)
 	t.ADDQ(Imm(17), n)
@@ -168,7 +197,7 @@ func (t *tileGen) storeLower() {
 		t.SHRQ(Imm(16), m)
 		t.ANDQ(mask, m)
 		t.opmasks(m)
-		t.storeRow(i, p, t.rowMask)
+		t.storeRow(i, p)
 		t.LEAQ(Mem{Disp: 1, Base: bits, Index: bits, Scale: 1}, bits)
 	})
 	t.MOVQ(bits, t.lower)
@@ -188,7 +217,7 @@ func (t *tileGen) storeLowerVectors() {
 		t.ANDQ(mask, m)
 		t.POPCNTQ(m, m)
 		t.vectorMasks(m)
-		t.storeRow(i, p, t.rowMask)
+		t.storeRow(i, p)
 		t.LEAQ(Mem{Disp: 1, Base: bits, Index: bits, Scale: 1}, bits)
 	})
 	t.MOVQ(bits, t.lower)

@@ -21,7 +21,9 @@ const (
 	offWidth = 120
 	offMode  = 128
 	offDiag  = 136
-	offAlpha = 152 // beta follows
+	offAhead = 152
+	offStep  = 176
+	offAlpha = 184 // beta follows
 )
 
 // Bits of tile.mode.
@@ -40,28 +42,27 @@ type tileGen struct {
 	vectors int
 	kMajor  bool
 	name    string
+	unroll  int
 
 	t         reg.Register // the argument block
-	a, abase  reg.Register
+	a, b, c   reg.Register
 	lda, lda3 reg.Register
-	p5, p10   reg.Register
-	b, ldb    reg.Register
-	c, ldc    reg.Register
-	depth     reg.Register
-	count     reg.Register
+	ldb, ldc  reg.Register
+	p5, p10   reg.Register // rows 5 and 10 of a
+	ahead     reg.Register // prefetched, one line an iteration
+	step      reg.Register
+	count     Mem // tiles left
+	abase     Mem // a of this tile
 	lower     Mem // mask of a row, shifted up by 16, when modeLower
 	sums      [][]reg.VecVirtual
 	bs, bc    []reg.VecVirtual
-	unroll    int
 	rowMask   []reg.Register // of a full row
-	edge0     reg.Register
 }
 
+// newTile prepares a kernel. Two steps a round keep the integer additions, which
+// compete with the multiply-adds for ports, few and the loop in the decoded cache.
 func newTile(g *gen, e elem, rows, vectors int, kMajor bool) *tileGen {
-	t := &tileGen{gen: g, e: e, rows: rows, vectors: vectors, kMajor: kMajor, unroll: 4}
-	if rows*vectors > 12 {
-		t.unroll = 2
-	}
+	t := &tileGen{gen: g, e: e, rows: rows, vectors: vectors, kMajor: kMajor, unroll: 2}
 	t.name = fmt.Sprintf("%sTile%s%dx%d%s", e.prefix, orderName(kMajor), rows, vectors*e.lanes(g.isa), g.isa.suffix)
 	return t
 }
@@ -69,17 +70,16 @@ func newTile(g *gen, e elem, rows, vectors int, kMajor bool) *tileGen {
 func (t *tileGen) emit() {
 	t.text(t.name, "func(t *byte)", fmt.Sprintf("(t *tile[%s])", t.e.goType),
 		fmt.Sprintf("runs tiles of %d rows by %d columns.", t.rows, t.vectors*t.e.lanes(t.isa)))
-	t.lower = t.AllocLocal(8)
 	t.loadArguments()
-	t.initLower()
 	t.Label("tile")
 	t.startTile()
 	t.inner()
 	t.finish()
 	t.Comment("next tile")
-	step := t.GP64()
-	t.field(offAstep, step)
-	t.LEAQ(Mem{Base: t.abase, Index: step, Scale: uint8(t.e.size)}, t.abase)
+	next := t.GP64()
+	t.field(offAstep, next)
+	t.SHLQ(Imm(uint64(t.e.shift())), next)
+	t.ADDQ(next, t.abase)
 	t.DECQ(t.count)
 	t.JNZ(LabelRef("tile"))
 	t.VZEROUPPER()
@@ -98,13 +98,18 @@ func (t *tileGen) stride(offset int) reg.Register {
 }
 
 func (t *tileGen) loadArguments() {
+	t.count, t.abase, t.lower = t.AllocLocal(8), t.AllocLocal(8), t.AllocLocal(8)
 	t.t = t.Load(t.Param("t"), t.GP64())
-	t.abase, t.a, t.b, t.c = t.GP64(), t.GP64(), t.GP64(), t.GP64()
-	t.field(offA, t.abase)
+	x := t.GP64()
+	t.field(offCount, x)
+	t.MOVQ(x, t.count)
+	t.field(offA, x)
+	t.MOVQ(x, t.abase)
+	t.initLower()
+	t.a, t.b, t.c, t.ahead = t.GP64(), t.GP64(), t.GP64(), t.GP64()
 	t.field(offC, t.c)
-	t.lda, t.ldb, t.ldc = t.stride(offLda), t.stride(offLdb), t.stride(offLdc)
-	t.depth, t.count = t.GP64(), t.GP64()
-	t.field(offCount, t.count)
+	t.field(offAhead, t.ahead)
+	t.lda, t.ldb, t.ldc, t.step = t.stride(offLda), t.stride(offLdb), t.stride(offLdc), t.stride(offStep)
 	if !t.kMajor && t.rows > 3 {
 		t.lda3 = t.GP64()
 		t.LEAQ(Mem{Base: t.lda, Index: t.lda, Scale: 2}, t.lda3)
@@ -135,8 +140,8 @@ func (t *tileGen) startTile() {
 		t.sums = append(t.sums, row)
 	}
 	t.eachRow(func(_ int, p reg.Register) {
-		for j := range t.vectors {
-			t.PREFETCHT0(Mem{Base: p, Disp: j * t.isa.bytes})
+		for j := 0; j < t.vectors*t.isa.bytes; j += 64 {
+			t.PREFETCHT0(Mem{Base: p, Disp: j})
 		}
 	})
 }
@@ -171,33 +176,35 @@ func (t *tileGen) inner() {
 	for range 2 {
 		t.bc = append(t.bc, t.isa.vector(t.gen))
 	}
-	left := t.GP64()
-	t.field(offK, t.depth)
-	t.MOVQ(t.depth, left)
-	t.SHRQ(Imm(uint64(map[int]int{2: 1, 4: 2}[t.unroll])), t.depth)
+	depth := t.GP64()
+	t.field(offK, depth)
+	t.SHRQ(Imm(1), depth)
 	t.JZ(LabelRef("rest"))
 	t.Label("loop")
+	t.PREFETCHT1(Mem{Base: t.ahead})
 	for u := range t.unroll {
-		t.step(u)
+		t.products(u)
 	}
 	t.advance(t.unroll)
-	t.DECQ(t.depth)
+	t.ADDQ(t.step, t.ahead)
+	t.DECQ(depth)
 	t.JNZ(LabelRef("loop"))
 	t.Label("rest")
-	t.ANDQ(Imm(uint64(t.unroll-1)), left)
+	t.field(offK, depth)
+	t.TESTQ(U32(1), depth)
 	t.JZ(LabelRef("done"))
-	t.Label("one")
-	t.step(0)
-	t.advance(1)
-	t.DECQ(left)
-	t.JNZ(LabelRef("one"))
+	t.products(0)
 	t.Label("done")
 }
 
-// step adds the products of one k.
-func (t *tileGen) step(u int) {
+// products adds the products of one k, u steps ahead.
+func (t *tileGen) products(u int) {
 	for j, v := range t.bs {
-		t.e.load(t.Context, Mem{Base: t.b, Disp: j * t.isa.bytes}, v)
+		src := Mem{Base: t.b, Disp: j * t.isa.bytes}
+		if u == 1 {
+			src.Index, src.Scale = t.ldb, 1
+		}
+		t.e.load(t.Context, src, v)
 	}
 	for i := range t.rows {
 		src := t.addr(i, u)
@@ -211,15 +218,13 @@ func (t *tileGen) step(u int) {
 			t.e.fma(t.Context, bc, v, t.sums[i][j])
 		}
 	}
-	t.ADDQ(t.ldb, t.b)
-	if t.kMajor {
-		t.ADDQ(t.lda, t.a)
-	}
 }
 
-// advance moves the row-major pointers of a by n elements.
+// advance moves the pointers by n <= 2 steps of k.
 func (t *tileGen) advance(n int) {
+	t.LEAQ(Mem{Base: t.b, Index: t.ldb, Scale: uint8(n)}, t.b)
 	if t.kMajor {
+		t.LEAQ(Mem{Base: t.a, Index: t.lda, Scale: uint8(n)}, t.a)
 		return
 	}
 	for _, p := range []reg.Register{t.a, t.p5, t.p10} {
@@ -233,7 +238,11 @@ func (t *tileGen) advance(n int) {
 // times 1, 2, 3, 4, 6, 8 reach 14 rows.
 func (t *tileGen) addr(i, u int) Mem {
 	if t.kMajor {
-		return Mem{Base: t.a, Disp: i * t.e.size}
+		m := Mem{Base: t.a, Disp: i * t.e.size}
+		if u == 1 {
+			m.Index, m.Scale = t.lda, 1
+		}
+		return m
 	}
 	d := u * t.e.size
 	switch i {
