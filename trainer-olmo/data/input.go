@@ -98,7 +98,8 @@ func openText(path string) (*reading, error) {
 		return nil, fmt.Errorf("data: %w", err)
 	}
 	r := &reading{Reader: f, file: f}
-	switch compression, _ := splitName(path); compression {
+	compression, _ := splitName(path)
+	switch compression {
 	case ".gz":
 		r.Reader, err = gzip.NewReader(bufio.NewReaderSize(f, 1<<16))
 	case ".zst":
@@ -106,7 +107,7 @@ func openText(path string) (*reading, error) {
 		r.Reader = r.zstd
 	}
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("data: %s: %w", path, err), f.Close())
+		return nil, errors.Join(fmt.Errorf("data: %s is no %s file: %w", path, compression, err), f.Close())
 	}
 	return r, nil
 }

@@ -34,6 +34,8 @@ type Meta struct {
 	Tokenizer string `json:"tokenizer"`    // name
 	TokenHash string `json:"tokenizer_hash"`
 	SHA256    string `json:"sha256"` // of the token file
+
+	file string // the token file it was read for
 }
 
 // MetaPath is the name of a token file's metadata.
@@ -58,7 +60,12 @@ func ReadMeta(tokenFile string) (*Meta, error) {
 	if err != nil {
 		return nil, fmt.Errorf("data: read %s: %w", path, err)
 	}
-	return parseMeta(path, raw)
+	m, err := parseMeta(path, raw)
+	if err != nil {
+		return nil, err
+	}
+	m.file = tokenFile
+	return m, nil
 }
 
 // parseMeta checks all that does not need the token file.

@@ -18,6 +18,7 @@ type vocabulary struct {
 	natural       int // ids of the vocabulary that the data was written with; ids are below it
 	eos, pad, bos int
 	name, hash    string // of the tokenizer, "" when unknown
+	file          string // the token file whose metadata gave all this, or ""
 }
 
 // source is a data set ready to be read.
@@ -193,6 +194,7 @@ func (c Config) vocabulary(tok tokenizer.Tokenizer, metas []*Meta) (vocabulary, 
 	if tok != nil {
 		v.name, v.hash, v.eos, v.pad, v.natural = tok.Name(), tok.Hash(), tok.EOS(), tok.Pad(), tok.VocabSize()
 	} else if m := firstMeta(metas); m != nil {
+		v.file = m.file
 		v.name, v.hash, v.eos, v.pad, v.natural = m.Tokenizer, m.TokenHash, m.EOS, m.Pad, m.VocabSize
 	}
 	v.size = orDefault(v.size, v.natural)
@@ -232,11 +234,14 @@ func (c Config) specialIDs(v *vocabulary, tok tokenizer.Tokenizer) error {
 		set *int
 		id  *int
 	}{{"eos_token_id", c.EOS, &v.eos}, {"pad_token_id", c.Pad, &v.pad}, {"bos_token_id", c.BOS, &v.bos}} {
+		from := ""
 		if x.set != nil {
 			*x.id = *x.set
+		} else if v.file != "" {
+			from = fmt.Sprintf(" (from %s)", filepath.Base(v.file))
 		}
 		if x.set != nil && *x.id < 0 || *x.id >= v.size {
-			errs = append(errs, fmt.Errorf("data: data.%s = %d, allowed 0 to %d", x.key, *x.id, v.size-1))
+			errs = append(errs, fmt.Errorf("data: data.%s = %d%s, allowed 0 to %d", x.key, *x.id, from, v.size-1))
 		}
 	}
 	if c.DocLengths && v.eos < 0 {
