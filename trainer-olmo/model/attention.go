@@ -21,6 +21,7 @@ type attention[T gemm.Float] struct {
 	queries  int          // tile height, queryBlock except in tests
 	keys     int          // tile width, keyBlock except in tests
 	p, dp    []T          // queries*keys each
+	packed   [3][]T       // operands copied to rows without gaps
 	peak     []T          // queries
 	total    []T          // queries
 	rowDotDO []T          // queries
@@ -34,11 +35,12 @@ func newAttention[T gemm.Float](eng *gemm.Engine, queries, keys int) *attention[
 	}
 }
 
-// head is what one query head reads and writes. Query i stands at position
+// head is what one query head reads and writes, views of rows that all heads
+// share. Query i stands at position
 // first+i and sees the keys from lo[first+i] up to itself; lo never decreases.
 type head[T gemm.Float] struct {
 	q, k, v gemm.Matrix[T] // queries×hd, positions×hd, positions×hd
-	o       gemm.Matrix[T] // queries×hd, may be a strided view
+	o       gemm.Matrix[T] // queries×hd
 	lse     []T            // queries: log of the softmax denominator
 	lo      []int32        // positions
 	first   int
@@ -60,8 +62,33 @@ func (a *attention[T]) keyRange(h *head[T], i0, n int) (lo, hi int) {
 	return int(h.lo[h.first+i0]), h.first + i0 + n
 }
 
+// reserve makes room for heads of rows vectors of width hd, so that forward and
+// backward allocate nothing.
+func (a *attention[T]) reserve(rows, hd int) {
+	for i, buf := range a.packed {
+		if len(buf) < rows*hd {
+			a.packed[i] = make([]T, rows*hd)
+		}
+	}
+}
+
+// pack copies a view whose rows are far apart, because the right operand of a
+// product is read many times and such rows share few cache sets. One tile of
+// queries reads it too seldom for that.
+func (a *attention[T]) pack(i int, x gemm.Matrix[T], queries int) gemm.Matrix[T] {
+	if queries < queryBlock {
+		return x
+	}
+	y := gemm.MatrixOf(x.Rows, x.Cols, a.packed[i])
+	for r := range x.Rows {
+		copy(y.Row(r), x.Row(r))
+	}
+	return y
+}
+
 // forward sets h.o and h.lse: o = softmax(scale*q*kᵀ, masked)*v.
 func (a *attention[T]) forward(h *head[T]) {
+	v := a.pack(0, h.v, h.q.Rows)
 	for i0 := 0; i0 < h.q.Rows; i0 += a.queries {
 		n := min(a.queries, h.q.Rows-i0)
 		lo, hi := a.keyRange(h, i0, n)
@@ -70,7 +97,7 @@ func (a *attention[T]) forward(h *head[T]) {
 			p := a.scores(h, t)
 			o := h.o.Slice(i0, 0, n, h.o.Cols)
 			a.online(h, t, p, o, j0 == lo)
-			gemm.Mul(a.eng, false, false, 1, p, h.v.Slice(j0, 0, t.nk, h.v.Cols), beta[T](j0 != lo), o)
+			gemm.Mul(a.eng, false, false, 1, p, v.Slice(j0, 0, t.nk, v.Cols), beta[T](j0 != lo), o)
 		}
 		a.normalize(h, i0, n)
 	}
@@ -128,7 +155,7 @@ func (a *attention[T]) normalize(h *head[T], i0, n int) {
 // headGrad is what backward adds to: dq is set; dk and dv are added to, because
 // the query heads of a group share them.
 type headGrad[T gemm.Float] struct {
-	do         gemm.Matrix[T] // queries×hd, may be a strided view
+	do         gemm.Matrix[T] // queries×hd
 	dq, dk, dv gemm.Matrix[T]
 }
 
@@ -137,6 +164,8 @@ type headGrad[T gemm.Float] struct {
 //
 //	dv += pᵀ*do    dq = ds*k    dk += dsᵀ*q
 func (a *attention[T]) backward(h *head[T], g *headGrad[T]) {
+	n := h.q.Rows
+	h.q, h.k, g.do = a.pack(0, h.q, n), a.pack(1, h.k, n), a.pack(2, g.do, n)
 	for i0 := 0; i0 < h.q.Rows; i0 += a.queries {
 		n := min(a.queries, h.q.Rows-i0)
 		for r := range n {

@@ -173,24 +173,23 @@ type attendBackTask[T gemm.Float] struct{ attendTask[T] }
 func (t *attendBackTask[T]) Do(chunk, worker int) {
 	c, w := &t.m.cfg, t.w
 	row, kv := chunk/c.NKVHeads, chunk%c.NKVHeads
-	hd, group := c.HeadDim, c.NHeads/c.NKVHeads
-	kAt := chunk * w.seq * hd
-	g := headGrad[T]{
-		dk: gemm.MatrixOf(w.seq, hd, w.dk[kAt:]),
-		dv: gemm.MatrixOf(w.seq, hd, w.dv[kAt:]),
+	hd, group, qw, kw := c.HeadDim, c.NHeads/c.NKVHeads, c.qWidth(), c.kvWidth()
+	view := func(at int) gemm.Matrix[T] { return columns(w.dqkv, w.seq, qw+2*kw, row*w.seq, at, hd) }
+	g := headGrad[T]{dk: view(qw + kv*hd), dv: view(qw + kw + kv*hd)}
+	for r := range w.seq {
+		clear(g.dk.Row(r))
+		clear(g.dv.Row(r))
 	}
-	clear(g.dk.Data)
-	clear(g.dv.Data)
 	for h := kv * group; h < (kv+1)*group; h++ {
 		in := t.head(row, h)
-		g.dq = gemm.MatrixOf(w.seq, hd, w.dq[(row*c.NHeads+h)*w.seq*hd:])
-		g.do = columns(w.do, w.seq, c.qWidth(), row*w.seq, h*hd, hd)
+		g.dq = view(h * hd)
+		g.do = columns(w.do, w.seq, qw, row*w.seq, h*hd, hd)
 		t.m.workers[worker].att.backward(&in, &g)
 	}
 }
 
-// joinTask is the gradient of splitTask: it gathers the heads' gradients into
-// rows of the projection's, through rotation, QK-norm and clip.
+// joinTask is the gradient of splitTask: it takes rows of the gradient of what
+// attention read back through rotation, QK-norm and clip, in place.
 type joinTask[T gemm.Float] struct {
 	m     *Model[T]
 	w     *work[T]
@@ -212,37 +211,24 @@ func (t *joinTask[T]) row(i int, wk *worker[T], part []T) {
 	c, w := &t.m.cfg, t.w
 	qw, kw := c.qWidth(), c.kvWidth()
 	width := qw + 2*kw
-	dst := w.dqkv[i*width : (i+1)*width]
-	t.gather(i, dst)
+	dx := w.dqkv[i*width : (i+1)*width]
+	q, k := dx[:qw], dx[qw:qw+kw]
+	cos, sin := t.m.ropes[t.layer].at(i % w.seq)
+	vec.Unrotate(q, q, cos, sin)
+	vec.Unrotate(k, k, cos, sin)
 	a, b := &w.layers[t.layer], &t.m.blocks[t.layer]
 	raw := a.qkv[i*width : (i+1)*width]
+	x := raw
+	if c.ClipQKV > 0 && c.QKNorm == "full" {
+		x = wk.row[:width]
+		vec.Clamp(x, raw, T(-c.ClipQKV), T(c.ClipQKV))
+	}
 	if c.QKNorm == "full" {
-		x := raw
-		if c.ClipQKV > 0 {
-			x = wk.row2[:width]
-			vec.Clamp(x, raw, T(-c.ClipQKV), T(c.ClipQKV))
-		}
-		q, k := dst[:qw], dst[qw:qw+kw]
 		vec.RMSNormGrad(q, part[:qw], q, x[:qw], b.qNorm.value, a.qScale[i])
 		vec.RMSNormGrad(k, part[qw:], k, x[qw:qw+kw], b.kNorm.value, a.kScale[i])
 	}
 	if c.ClipQKV > 0 {
-		vec.ClampGrad(dst, raw, dst, T(-c.ClipQKV), T(c.ClipQKV))
-	}
-}
-
-// gather sets dst to the gradients of one token's q, k and v, rotated back.
-func (t *joinTask[T]) gather(i int, dst []T) {
-	c, w := &t.m.cfg, t.w
-	qw, kw, hd := c.qWidth(), c.kvWidth(), c.HeadDim
-	row, pos := i/w.seq, i%w.seq
-	cos, sin := t.m.ropes[t.layer].at(pos)
-	for h := range c.NHeads {
-		vec.Unrotate(dst[h*hd:(h+1)*hd], w.query(w.dq, c, row, h, pos), cos, sin)
-	}
-	for h := range c.NKVHeads {
-		vec.Unrotate(dst[qw+h*hd:qw+(h+1)*hd], w.key(w.dk, c, row, h, pos), cos, sin)
-		copy(dst[qw+kw+h*hd:qw+kw+(h+1)*hd], w.key(w.dv, c, row, h, pos))
+		vec.ClampGrad(dx, raw, dx, T(-c.ClipQKV), T(c.ClipQKV))
 	}
 }
 

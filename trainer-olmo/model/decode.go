@@ -28,9 +28,11 @@ func (m *Model[T]) NewDecoder(room int) (*Decoder[T], error) {
 	}
 	c := m.cfg
 	w := newWork[T](c, len(m.windows), plan{rows: 1, seq: min(decodeChunk, room), capacity: room})
-	for l := range w.layers[1:] { // layer 0 has the shared buffers
-		w.layers[l+1].k = make([]T, room*c.kvWidth())
-		w.layers[l+1].v = make([]T, room*c.kvWidth())
+	for l := range w.layers {
+		w.layers[l].k, w.layers[l].v = make([]T, room*c.kvWidth()), make([]T, room*c.kvWidth())
+	}
+	for _, worker := range m.workers {
+		worker.att.reserve(room, c.HeadDim)
 	}
 	for _, r := range m.ropes {
 		r.grow(room)

@@ -153,58 +153,53 @@ func (t *normTask[T]) Do(chunk, worker int) {
 	}
 }
 
-// splitTask turns rows of the q, k, v projection into heads: clip, QK-norm,
-// rotation.
+// splitTask turns rows of the q, k, v projection into what attention reads:
+// clip, QK-norm, rotation.
 type splitTask[T gemm.Float] struct {
 	m     *Model[T]
 	w     *work[T]
 	layer int
 }
 
-func (t *splitTask[T]) Do(chunk, worker int) {
+func (t *splitTask[T]) Do(chunk, _ int) {
 	lo, hi := span(chunk, t.w.tokens())
-	row := t.m.workers[worker].row
 	for i := lo; i < hi; i++ {
-		t.row(i, row)
+		t.row(i)
 	}
 }
 
-func (t *splitTask[T]) row(i int, buf []T) {
+func (t *splitTask[T]) row(i int) {
 	c, a, b := &t.m.cfg, &t.w.layers[t.layer], &t.m.blocks[t.layer]
 	qw, kw := c.qWidth(), c.kvWidth()
 	x := a.qkv[i*(qw+2*kw) : (i+1)*(qw+2*kw)]
+	att := a.att[i*c.attWidth() : (i+1)*c.attWidth()]
 	if c.ClipQKV > 0 {
-		vec.Clamp(buf[:len(x)], x, T(-c.ClipQKV), T(c.ClipQKV))
-		x = buf[:len(x)]
+		vec.Clamp(att, x, T(-c.ClipQKV), T(c.ClipQKV))
+		x = att
 	}
-	q, k, v := x[:qw], x[qw:qw+kw], x[qw+kw:]
+	q, k := att[:qw], att[qw:qw+kw]
 	if c.QKNorm == "full" {
-		a.qScale[i] = vec.RMSNorm(buf[:qw], q, b.qNorm.value, c.NormEps)
-		a.kScale[i] = vec.RMSNorm(buf[qw:qw+kw], k, b.kNorm.value, c.NormEps)
-		q, k = buf[:qw], buf[qw:qw+kw]
+		a.qScale[i] = vec.RMSNorm(q, x[:qw], b.qNorm.value, c.NormEps)
+		a.kScale[i] = vec.RMSNorm(k, x[qw:qw+kw], b.kNorm.value, c.NormEps)
 	}
-	row, pos := i/t.w.seq, i%t.w.seq
-	cos, sin := t.m.ropes[t.layer].at(t.w.first + pos)
-	hd := c.HeadDim
-	for h := range c.NHeads {
-		vec.Rotate(t.w.query(a.q, c, row, h, pos), q[h*hd:(h+1)*hd], cos, sin)
-	}
-	for h := range c.NKVHeads {
-		vec.Rotate(t.w.key(a.k, c, row, h, t.w.first+pos), k[h*hd:(h+1)*hd], cos, sin)
-		copy(t.w.key(a.v, c, row, h, t.w.first+pos), v[h*hd:(h+1)*hd])
+	pos := t.w.first + i%t.w.seq
+	cos, sin := t.m.ropes[t.layer].at(pos)
+	vec.Rotate(q, q, cos, sin)
+	vec.Rotate(k, k, cos, sin)
+	if a.k != nil {
+		copy(a.k[pos*kw:(pos+1)*kw], k)
+		copy(a.v[pos*kw:(pos+1)*kw], x[qw+kw:])
 	}
 }
 
-// query is the vector of one row, head and time in a buffer like q.
-func (w *work[T]) query(buf []T, c *Config, row, h, t int) []T {
-	at := ((row*c.NHeads+h)*w.seq + t) * c.HeadDim
-	return buf[at : at+c.HeadDim]
-}
-
-// key is the vector of one row, head and position in a buffer like k.
-func (w *work[T]) key(buf []T, c *Config, row, h, pos int) []T {
-	at := ((row*c.NKVHeads+h)*w.capacity + pos) * c.HeadDim
-	return buf[at : at+c.HeadDim]
+// attWidth is the width of the rows that attention reads. Without clip the
+// values stay where the projection put them, and without a norm, too, queries
+// and keys are rotated there.
+func (c *Config) attWidth() int {
+	if c.QKNorm == "full" && c.ClipQKV == 0 {
+		return c.qWidth() + c.kvWidth()
+	}
+	return c.qWidth() + 2*c.kvWidth()
 }
 
 // attendTask is attention of one row and query head.
@@ -222,21 +217,29 @@ func (t *attendTask[T]) Do(chunk, worker int) {
 // head views what one query head reads and writes.
 func (t *attendTask[T]) head(row, h int) head[T] {
 	c, w, a := &t.m.cfg, t.w, &t.w.layers[t.layer]
-	hd, qw := c.HeadDim, c.qWidth()
-	kv := h / (c.NHeads / c.NKVHeads)
-	keys := w.first + w.seq
-	qAt := (row*c.NHeads + h) * w.seq
-	kAt := (row*c.NKVHeads + kv) * w.capacity
-	return head[T]{
-		q:     gemm.MatrixOf(w.seq, hd, a.q[qAt*hd:]),
-		k:     gemm.MatrixOf(keys, hd, a.k[kAt*hd:]),
-		v:     gemm.MatrixOf(keys, hd, a.v[kAt*hd:]),
-		o:     columns(a.o, w.seq, qw, row*w.seq, h*hd, hd),
-		lse:   a.lse[qAt : qAt+w.seq],
+	hd, qw, kw := c.HeadDim, c.qWidth(), c.kvWidth()
+	kvAt := h / (c.NHeads / c.NKVHeads) * hd
+	first, lseAt := row*w.seq, (row*c.NHeads+h)*w.seq
+	x := head[T]{
+		q:     columns(a.att, w.seq, c.attWidth(), first, h*hd, hd),
+		o:     columns(a.o, w.seq, qw, first, h*hd, hd),
+		lse:   a.lse[lseAt : lseAt+w.seq],
 		lo:    w.lo[t.m.window[t.layer]][row*w.capacity:],
 		first: w.first,
 		scale: T(1 / math.Sqrt(float64(hd))),
 	}
+	if a.k != nil {
+		x.k = columns(a.k, w.first+w.seq, kw, 0, kvAt, hd)
+		x.v = columns(a.v, w.first+w.seq, kw, 0, kvAt, hd)
+		return x
+	}
+	x.k = columns(a.att, w.seq, c.attWidth(), first, qw+kvAt, hd)
+	if c.ClipQKV > 0 {
+		x.v = columns(a.att, w.seq, c.attWidth(), first, qw+kw+kvAt, hd)
+	} else {
+		x.v = columns(a.qkv, w.seq, qw+2*kw, first, qw+kw+kvAt, hd)
+	}
+	return x
 }
 
 // columns views rows [first, first+rows) and columns [at, at+cols) of a buffer

@@ -137,6 +137,7 @@ func checkAttention[T gemm.Float](t *testing.T, g *goldenAttention, queries, key
 	q, k, v, do := to[T](g.Q.v), to[T](g.K.v), to[T](g.V.v), to[T](g.DY.v)
 	o, dq, dk, dv := make([]T, len(q)), make([]T, len(q)), make([]T, len(k)), make([]T, len(v))
 	a := newAttention[T](gemm.New(1), queries, keys)
+	a.reserve(seq, hd)
 	at := func(x []T, row, heads, h int) gemm.Matrix[T] {
 		return gemm.MatrixOf(seq, hd, x[(row*heads+h)*seq*hd:])
 	}

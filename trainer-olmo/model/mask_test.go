@@ -78,6 +78,7 @@ func TestAttentionTilesAgainstDefinition(t *testing.T) {
 		do := random(n, hd)
 		o, dq, dk, dv, lse := naive(&h, do)
 		a := newAttention[float64](gemm.New(1), 1+rng.IntN(70), 1+rng.IntN(70))
+		a.reserve(first+n, hd)
 		g := headGrad[float64]{do: do, dq: gemm.NewMatrix[float64](n, hd), dk: gemm.NewMatrix[float64](first+n, hd), dv: gemm.NewMatrix[float64](first+n, hd)}
 		a.forward(&h)
 		a.backward(&h, &g)

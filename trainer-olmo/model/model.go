@@ -50,11 +50,10 @@ type vector[T gemm.Float] struct{ value, grad []T }
 
 // worker is what one thread computes with.
 type worker[T gemm.Float] struct {
-	eng  *gemm.Engine // of one thread
-	att  *attention[T]
-	row  []T // a row of q, k and v
-	row2 []T
-	tmp  []T
+	eng *gemm.Engine // of one thread
+	att *attention[T]
+	row []T // a row of q, k and v
+	tmp []T
 }
 
 // align is the padding of tensors in elements, a cache line of float32.
@@ -85,7 +84,7 @@ func newWorker[T gemm.Float](c Config) *worker[T] {
 	widest := max(c.qWidth()+2*c.kvWidth(), c.DModel)
 	return &worker[T]{
 		eng: eng, att: newAttention[T](eng, queryBlock, keyBlock),
-		row: make([]T, widest), row2: make([]T, widest), tmp: make([]T, widest),
+		row: make([]T, widest), tmp: make([]T, widest),
 	}
 }
 
@@ -271,6 +270,9 @@ func (m *Model[T]) infer(b Batch) error {
 func (m *Model[T]) prepare(w *work[T]) {
 	for _, r := range m.ropes {
 		r.grow(w.seq)
+	}
+	for _, worker := range m.workers {
+		worker.att.reserve(w.seq, m.cfg.HeadDim)
 	}
 	m.batch.docStarts(w.docStart)
 	for i, window := range m.windows {

@@ -10,8 +10,8 @@ type layerActs[T gemm.Float] struct {
 	h   []T // [N, d] residual stream between attention and MLP
 	b   []T // [N, d] as a, of the MLP
 	qkv []T // [N, qkv width] projections before clip, norm and rotation
-	q   []T // [rows, heads, seq, hd] queries as attention reads them
-	k   []T // [rows, kv heads, capacity, hd]
+	att []T // [N, attWidth] queries and keys as attention reads them; may be qkv
+	k   []T // [capacity, kv width] keys and values of a decoder, else nil
 	v   []T
 	o   []T // [N, q width] attention's result
 	lse []T // [rows, heads, seq]
@@ -41,7 +41,6 @@ type work[T gemm.Float] struct {
 
 	// Backward only.
 	dx, dy     []T // [N, d]
-	dq, dk, dv []T
 	do         []T // [N, q width]
 	dqkv, dact []T
 	partial    []T // [row chunks, widest norm] parts of the norms' gradients
@@ -102,22 +101,25 @@ func newWork[T gemm.Float](c Config, windows int, p plan) *work[T] {
 
 // newLayerActs allocates all but h, which may be x.
 func newLayerActs[T gemm.Float](c Config, p plan) layerActs[T] {
-	n, keys := p.rows*p.seq, p.rows*p.capacity
+	n := p.rows * p.seq
 	of := func(n, width int) []T { return make([]T, n*width) }
-	return layerActs[T]{
+	a := layerActs[T]{
 		x: of(n, c.DModel), a: of(n, c.DModel), b: of(n, c.DModel),
 		qkv: of(n, c.qWidth()+2*c.kvWidth()),
-		q:   of(n, c.qWidth()), k: of(keys, c.kvWidth()), v: of(keys, c.kvWidth()),
-		o: of(n, c.qWidth()), lse: of(n, c.NHeads),
+		o:   of(n, c.qWidth()), lse: of(n, c.NHeads),
 		gu: of(n, 2*c.HiddenSize), act: of(n, c.HiddenSize),
 		aScale: of(n, 1), bScale: of(n, 1), qScale: of(n, 1), kScale: of(n, 1),
 	}
+	a.att = a.qkv
+	if c.QKNorm == "full" || c.ClipQKV > 0 {
+		a.att = of(n, c.attWidth())
+	}
+	return a
 }
 
 func (w *work[T]) allocateBackward(c Config, n int, p plan) {
 	of := func(width int) []T { return make([]T, n*width) }
 	w.dx, w.dy = of(c.DModel), of(c.DModel)
-	w.dq, w.dk, w.dv = of(c.qWidth()), of(c.kvWidth()), of(c.kvWidth())
 	w.do = of(c.qWidth())
 	w.dqkv, w.dact = of(c.qWidth()+2*c.kvWidth()), of(c.HiddenSize)
 	parts := (n + rowChunk - 1) / rowChunk
