@@ -11,6 +11,7 @@ require (
 	github.com/google/go-cmp v0.7.0
 	github.com/klauspost/compress v1.20.4
 	github.com/klauspost/cpuid/v2 v2.4.2
+	github.com/spf13/pflag v1.1.0
 	golang.org/x/sys v0.41.0
 	golang.org/x/text v0.40.0
 	gonum.org/v1/plot v0.17.0

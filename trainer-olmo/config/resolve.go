@@ -101,6 +101,9 @@ func optional[V int | int64](v V) *V {
 	return &v
 }
 
+// SetModel replaces the network, as for a model that describes itself.
+func (c *Config) SetModel(m model.Config) { c.Model = Model{}; c.Model.take(m.Resolved()) }
+
 // copyKeys sets each field of dst from the field of src with the same YAML key;
 // keys that one side lacks are left alone. A test holds the two structs to the
 // same keys.
