@@ -76,13 +76,13 @@ const evalTokens = 4096
 
 // openHeldOut opens the data of the evaluation, nil when there is none.
 func openHeldOut(c *config.Config) (source, error) {
-	d := dataConfig(c)
+	d := c.DataConfig()
 	d.BatchInstances = max(1, evalTokens/d.SequenceLength)
 	if len(c.Eval.Paths) > 0 {
-		d.Corpus, d.Paths, d.LabelMaskPaths, d.HeldOut = "", c.Eval.Paths, nil, 0
+		d.Corpus, d.Paths, d.LabelMaskPaths = "", c.Eval.Paths, nil
 		return closable(data.OpenEval(d, int64(c.Eval.Tokens)))
 	}
-	if d.HeldOut == 0 {
+	if d.HeldOut == 0 && d.HeldOutTokens == 0 {
 		return nil, nil
 	}
 	return closable(data.OpenHeldOut(d, int64(c.Eval.Tokens)))

@@ -91,6 +91,11 @@ func (r *run[T]) open(open sources) (err error) {
 	if r.data, r.heldOut, err = open(c); err != nil {
 		return err
 	}
+	if w, ok := r.data.(warner); ok {
+		for _, text := range w.Warnings() {
+			r.log.Warn("train: " + text)
+		}
+	}
 	if err := r.length(); err != nil {
 		return err
 	}

@@ -18,15 +18,15 @@ type source interface {
 	Close() error
 }
 
+// warner is a source that noticed something about its files.
+type warner interface{ Warnings() []string }
+
 // sources opens the training data and the held-out data; the latter may be nil.
 type sources func(c *config.Config) (train, heldOut source, err error)
 
-// dataConfig is the data section as package data takes it.
-func dataConfig(c *config.Config) data.Config { return c.DataConfig() }
-
 // openSources opens the files that the configuration names.
 func openSources(c *config.Config) (train, heldOut source, err error) {
-	l, err := data.Open(dataConfig(c))
+	l, err := data.Open(c.DataConfig())
 	if err != nil {
 		return nil, nil, err
 	}
