@@ -7,7 +7,6 @@ import (
 	"unsafe"
 
 	"github.com/asteria-runtime/asteria/gemm"
-	"github.com/asteria-runtime/asteria/invroot"
 	"github.com/asteria-runtime/asteria/kron"
 )
 
@@ -19,10 +18,11 @@ const (
 	ClassCounter = "counters"
 	ClassScratch = "scratch" // working memory of the threads, shared by all blocks
 	ClassJobs    = "jobs"    // snapshots and results of refreshes in flight
-	ClassSolver  = "solver"  // working memory of the refreshes
+	ClassSolver  = "solver"  // working memory of the refreshes, within a few percent
+	ClassKernels = "kernels" // packing memory of the workers' engines, roughly
 )
 
-var classes = []string{ClassFactors, ClassRoots, ClassMoments, ClassCounter, ClassScratch, ClassJobs, ClassSolver}
+var classes = []string{ClassFactors, ClassRoots, ClassMoments, ClassCounter, ClassScratch, ClassJobs, ClassSolver, ClassKernels}
 
 // Line is the state of one parameter, or of all for a shared class.
 type Line struct {
@@ -171,19 +171,33 @@ func addWorkers[T gemm.Float](l *Line, blocks []*kron.Block[T], workers int, o O
 	l.Bytes[ClassScratch] += each * elem * scratch
 	l.Bytes[ClassJobs] += each * (elem*(int64(elements)-scratch) + int64(unsafe.Sizeof(int(0)))*int64(indices))
 	l.Bytes[ClassSolver] += each * solverBytes(int64(largestFactor(blocks)), elem, o)
+	l.Bytes[ClassKernels] += each * kernelBytes(o)
 }
 
-// solverBytes estimates a solver's working memory for orders up to n: five
-// matrices and about 270 vectors (panels of 64, reflectors, the recursion of
-// divide and conquer). Roots of badly conditioned float32 factors also need it
-// in float64.
+// solverBytes is a solver's working memory for orders up to n: four matrices
+// and about 420 vectors (reflectors, the recursion of divide and conquer), 200
+// more for the panels of a QR, a fifth matrix for the QR algorithm. Roots of badly
+// conditioned float32 factors need all but the panels in float64, too.
 func solverBytes(n, elem int64, o Options) int64 {
-	elements := 5*n*n + 270*n
-	bytes := elem * elements
-	if elem == 4 && (o.Method == kron.Shampoo || o.Solver.Precision == invroot.Double) {
-		bytes += 8 * elements
+	core := 4*n*n + 420*n
+	switch {
+	case o.Method == kron.Shampoo && elem == 4:
+		return (elem + 8) * core
+	case o.Method == kron.Shampoo:
+		return elem * core
+	case o.Method == kron.EigenShampoo:
+		core += n * n
 	}
-	return bytes
+	return elem * (core + 200*n)
+}
+
+// kernelBytes is what an engine packs panels into, once its products are too
+// large for the caches; it hardly depends on the shapes.
+func kernelBytes(o Options) int64 {
+	if o.Method == kron.Shampoo {
+		return 2 << 20 // in both precisions
+	}
+	return 3 << 18
 }
 
 // size is the product of dims.

@@ -5,6 +5,7 @@ import (
 	"sort"
 
 	"github.com/asteria-runtime/asteria/gemm"
+	"github.com/asteria-runtime/asteria/hooks"
 	"github.com/asteria-runtime/asteria/kron"
 	"github.com/asteria-runtime/asteria/trainer-olmo/param"
 )
@@ -102,13 +103,14 @@ func (o Options) blockOf(s Shape, phase int64) kron.Options {
 	return k
 }
 
-// stagger gives every block its phase.
+// stagger gives every block its phase. It is a function of the shapes alone, so
+// that every rank and every resumed run agrees.
 func stagger[T gemm.Float](sites []site[T], o Options, shapes []Shape) []site[T] {
-	costs := make([]float64, len(sites))
+	costs := make([]int64, len(sites))
 	for i, s := range sites {
 		costs[i] = s.block.RefreshCost()
 	}
-	for i, phase := range phases(costs, o.block(0).Every) {
+	for i, phase := range hooks.Stagger(costs, o.block(0).Every) {
 		s := &sites[i]
 		b, err := kron.NewBlock[T](s.block.Name(), s.tile.Dims, o.blockOf(shapes[s.index], phase))
 		if err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sort"
 
 	"github.com/asteria-runtime/asteria/gemm"
 	"github.com/asteria-runtime/asteria/invroot"
@@ -252,6 +253,17 @@ func (w *worker[T]) step(u *unit[T], lr float64) {
 // Plan returns what the runtime allocated, as planned.
 func (r *Runtime[T]) Plan() Plan { return r.plan }
 
+// Check reports counters that no run can have produced, as after restoring a
+// damaged or foreign checkpoint through [Runtime.Sections].
+func (r *Runtime[T]) Check() error {
+	for _, u := range r.units {
+		if err := u.state.Meta.Check(); err != nil {
+			return fmt.Errorf("asteria: block %s: %w", u.block.Name(), err)
+		}
+	}
+	return nil
+}
+
 // Sections lists all state in place: block by block in the order of names, then
 // the AdamW part.
 func (r *Runtime[T]) Sections() []param.Section {
@@ -274,4 +286,15 @@ func section[T gemm.Float](name string, x []T) param.Section {
 		s.F64 = x
 	}
 	return s
+}
+
+// byFallingCost returns the indices of costs from the largest to the smallest,
+// equal ones in their order.
+func byFallingCost(costs []float64) []int {
+	order := make([]int, len(costs))
+	for i := range order {
+		order[i] = i
+	}
+	sort.SliceStable(order, func(x, y int) bool { return costs[order[x]] > costs[order[y]] })
+	return order
 }
