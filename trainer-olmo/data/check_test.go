@@ -89,6 +89,15 @@ func TestWrongWidthsAreFound(t *testing.T) {
 	wantError(t, err, odd, "5 bytes", "2 of one uint16 id")
 }
 
+// A configuration's default tokenizer is byte; token files of another one are
+// found by their ids.
+func TestIDsAboveTheTokenizersAreRefused(t *testing.T) {
+	cfg := small(writeTokens(t, 2, count(400, 300)...))
+	cfg.Tokenizer, cfg.VocabSize = "byte", 50304
+	_, err := Open(cfg)
+	wantError(t, err, "token 258 (byte 516) is 258, allowed 0 to 257 (the ids of tokenizer byte)")
+}
+
 func TestHugeWideIDsAreRefused(t *testing.T) {
 	raw := strings.Repeat("\xff", 8) + strings.Repeat("\x00", 24)
 	cfg := small(writeFile(t, t.TempDir(), "wide.npy", raw))

@@ -28,6 +28,7 @@ type reader struct {
 	open  map[string]*openFile
 	clock int64
 	raw   []byte
+	whose string // whose ids the vocabulary has, for errors
 }
 
 type openFile struct {
@@ -100,7 +101,7 @@ func (r *reader) tokens(dst []int32, f *tokenFile, e extent, vocab int) error {
 		return err
 	}
 	if bad := f.width.decode(dst, raw, int64(vocab)); bad >= 0 {
-		return rangeError(f, e.start+int64(bad), f.width.value(raw, bad), vocab)
+		return r.rangeError(f, e.start+int64(bad), f.width.value(raw, bad), vocab)
 	}
 	return nil
 }
@@ -121,9 +122,9 @@ func (r *reader) masks(dst []bool, f *tokenFile, e extent) error {
 }
 
 // rangeError says what usually causes an id out of range.
-func rangeError(f *tokenFile, token int64, id uint64, vocab int) error {
-	return fmt.Errorf("data: %s: token %d (byte %d) is %d, allowed 0 to %d; is the file %s, and written with this vocabulary?",
-		f.path, token, token*int64(f.width), id, vocab-1, f.width)
+func (r *reader) rangeError(f *tokenFile, token int64, id uint64, vocab int) error {
+	return fmt.Errorf("data: %s: token %d (byte %d) is %d, allowed 0 to %d%s; is the file %s, and written with this vocabulary?",
+		f.path, token, token*int64(f.width), id, vocab-1, r.whose, f.width)
 }
 
 // statTokens checks a token file's size against its width.

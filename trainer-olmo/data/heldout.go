@@ -2,18 +2,6 @@ package data
 
 import "fmt"
 
-// defaultHeldOut is the share of a built-in corpus kept from training when the
-// configuration says nothing.
-const defaultHeldOut = 0.05
-
-// heldOut is the share in force.
-func (c Config) heldOut() float64 {
-	if c.Corpus != "" && c.HeldOut == 0 && c.HeldOutTokens == 0 {
-		return defaultHeldOut
-	}
-	return c.HeldOut
-}
-
 // split leaves in l.files the training part or the held-out part.
 func (l *Loader) split(heldOut bool) error {
 	total := int64(0)
@@ -22,7 +10,7 @@ func (l *Loader) split(heldOut bool) error {
 	}
 	keep := l.cfg.HeldOutTokens
 	if keep == 0 {
-		keep = int64(l.cfg.heldOut() * float64(total))
+		keep = int64(l.cfg.HeldOut * float64(total))
 	}
 	if keep == 0 {
 		return nil

@@ -36,7 +36,7 @@ func Open(cfg Config) (*Loader, error) { return open(cfg, openTraining) }
 // whole instances and evenly spread, bounds how many are served; 0 is all. The
 // last batch may be short.
 func OpenHeldOut(cfg Config, tokens int64) (*Loader, error) {
-	if cfg.heldOut() == 0 && cfg.HeldOutTokens == 0 {
+	if cfg.HeldOut == 0 && cfg.HeldOutTokens == 0 {
 		return nil, errors.New("data: nothing is held out: set data.held_out or data.held_out_tokens")
 	}
 	return openEval(cfg, tokens, openHeldOut)

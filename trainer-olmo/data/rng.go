@@ -89,11 +89,11 @@ type pcg64 struct {
 	buffered   bool   // half is the next 32-bit number
 }
 
-func newPCG64(s seedSequence) *pcg64 {
+func newPCG64(s seedSequence) pcg64 {
 	var w [8]uint32
 	s.fill(w[:])
 	word := func(i int) uint64 { return uint64(w[2*i]) | uint64(w[2*i+1])<<32 }
-	g := &pcg64{inc: uint128{word(2)<<1 | word(3)>>63, word(3)<<1 | 1}}
+	g := pcg64{inc: uint128{word(2)<<1 | word(3)>>63, word(3)<<1 | 1}}
 	g.step()
 	g.state = g.state.add(uint128{word(0), word(1)})
 	g.step()
@@ -101,7 +101,7 @@ func newPCG64(s seedSequence) *pcg64 {
 }
 
 // newPCG64Seed seeds with a number, as Generator(PCG64(seed)) does.
-func newPCG64Seed(seed uint64) *pcg64 {
+func newPCG64Seed(seed uint64) pcg64 {
 	if seed>>32 == 0 {
 		return newPCG64(newSeedSequence(uint32(seed)))
 	}

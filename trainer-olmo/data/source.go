@@ -53,6 +53,9 @@ func openSource(cfg Config, r *reader) (*source, error) {
 	if err != nil {
 		return nil, err
 	}
+	if v.name != "" {
+		r.whose = fmt.Sprintf(" (the ids of tokenizer %s)", v.name)
+	}
 	s := &source{vocab: v, tok: tok}
 	for i, p := range paths {
 		f, err := cfg.tokenFile(p, masks[i], metas[i], v)

@@ -290,7 +290,7 @@ func goTree(t testing.TB) string {
 }
 
 func TestCorpusIsShuffledByFileAndSplit(t *testing.T) {
-	cfg := Config{Corpus: CorpusGoRoot, GoRoot: goTree(t), CacheFolder: t.TempDir(), SequenceLength: 1, BatchInstances: 1, MaxBytes: 600}
+	cfg := Config{Corpus: CorpusGoRoot, GoRoot: goTree(t), CacheFolder: t.TempDir(), SequenceLength: 1, BatchInstances: 1, MaxBytes: 600, HeldOut: 0.05}
 	l := mustOpen(t, cfg)
 	held, err := OpenHeldOut(cfg, 0)
 	if err != nil {
