@@ -27,7 +27,7 @@ func (m *Model[T]) NewDecoder(room int) (*Decoder[T], error) {
 		return nil, fmt.Errorf("model: decoder for %d tokens", room)
 	}
 	c := m.cfg
-	w := newWork[T](c, len(m.windows), plan{rows: 1, seq: min(decodeChunk, room), capacity: room})
+	w := newWork[T](c, len(m.windows), plan{rows: 1, seq: min(decodeChunk, room), capacity: room, decode: true}, &arena{})
 	for l := range w.layers {
 		w.layers[l].k, w.layers[l].v = make([]T, room*c.kvWidth()), make([]T, room*c.kvWidth())
 	}

@@ -220,7 +220,7 @@ func (m *Model[T]) LossGrad(b Batch, o LossOptions, obs Observer) (LossStats, er
 	}
 	m.batch = b
 	if !m.train.reshape(b.Rows, b.Seq) {
-		m.train = newWork[T](m.cfg, len(m.windows), plan{rows: b.Rows, seq: b.Seq, capacity: b.Seq, keep: true})
+		m.train = newWork[T](m.cfg, len(m.windows), plan{rows: b.Rows, seq: b.Seq, capacity: b.Seq, keep: true}, &arena{})
 	}
 	m.prepare(m.train)
 	m.run.forward(m.train, b.Tokens, obs)
@@ -259,7 +259,7 @@ func (m *Model[T]) infer(b Batch) error {
 	}
 	m.batch = b
 	if !m.eval.reshape(b.Rows, b.Seq) {
-		m.eval = newWork[T](m.cfg, len(m.windows), plan{rows: b.Rows, seq: b.Seq, capacity: b.Seq})
+		m.eval = newWork[T](m.cfg, len(m.windows), plan{rows: b.Rows, seq: b.Seq, capacity: b.Seq}, &arena{})
 	}
 	m.prepare(m.eval)
 	m.run.forward(m.eval, b.Tokens, nil)
