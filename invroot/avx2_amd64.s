@@ -241,6 +241,68 @@ axpys_end:
 	VZEROUPPER
 	RET
 
+// func sSymv1AVX2(n int, diag int, a *float32, lda int, x *float32, y *float32, xi *float32, out *float32)
+// Requires: AVX, FMA3
+TEXT ·sSymv1AVX2(SB), NOSPLIT, $0-64
+	MOVQ         n+0(FP), AX
+	MOVQ         x+32(FP), CX
+	MOVQ         y+40(FP), DX
+	MOVQ         xi+48(FP), BX
+	MOVQ         a+16(FP), SI
+	MOVQ         lda+24(FP), DI
+	VBROADCASTSS (BX), Y0
+	VXORPD       Y1, Y1, Y1
+	SUBQ         $0x08, AX
+	JL           both_tail
+
+both:
+	VMOVUPS     (CX), Y2
+	VMOVUPS     (DX), Y3
+	VMOVUPS     (SI), Y4
+	VFMADD231PS Y4, Y2, Y1
+	VFMADD231PS Y4, Y0, Y3
+	VMOVUPS     Y3, (DX)
+	ADDQ        $0x20, CX
+	ADDQ        $0x20, SI
+	ADDQ        $0x20, DX
+	SUBQ        $0x08, AX
+	JGE         both
+
+both_tail:
+	MOVQ diag+8(FP), AX
+	SUBQ $0x08, AX
+	JL   own_tail
+
+own:
+	VMOVUPS     (CX), Y2
+	VMOVUPS     (SI), Y0
+	VFMADD231PS Y0, Y2, Y1
+	ADDQ        $0x20, CX
+	ADDQ        $0x20, SI
+	SUBQ        $0x08, AX
+	JGE         own
+
+own_tail:
+	ADDQ        $0x08, AX
+	JZ          own_end
+	LEAQ        tailMaskAVX2<>+0(SB), DX
+	NEGQ        AX
+	VMOVUPS     32(DX)(AX*4), Y0
+	VMASKMOVPS  (CX), Y0, Y2
+	VMASKMOVPS  (SI), Y0, Y0
+	VFMADD231PS Y0, Y2, Y1
+
+own_end:
+	MOVQ         out+56(FP), AX
+	VEXTRACTF128 $0x01, Y1, X0
+	VADDPS       X1, X0, X0
+	VHADDPS      X0, X0, X0
+	VHADDPS      X0, X0, X0
+	VADDSS       (AX), X0, X0
+	VMOVSS       X0, (AX)
+	VZEROUPPER
+	RET
+
 // func sSymv4AVX2(n int, diag int, a *float32, lda int, x *float32, y *float32, xi *float32, out *float32)
 // Requires: AVX, FMA3
 TEXT ·sSymv4AVX2(SB), NOSPLIT, $0-64
@@ -403,7 +465,7 @@ rotate_end:
 	RET
 
 // func sVectorAVX2(n int, out *float32, d *float64, z *float64, origin float64, offset float64, sum *float64)
-// Requires: AVX, FMA3
+// Requires: AVX, AVX2, FMA3
 TEXT ·sVectorAVX2(SB), NOSPLIT, $0-56
 	MOVQ         n+0(FP), AX
 	MOVQ         out+8(FP), CX
@@ -411,19 +473,23 @@ TEXT ·sVectorAVX2(SB), NOSPLIT, $0-56
 	MOVQ         z+24(FP), BX
 	VBROADCASTSD origin+32(FP), Y0
 	VBROADCASTSD offset+40(FP), Y1
-	VXORPD       Y2, Y2, Y2
+	MOVQ         $0x3ff0000000000000, SI
+	VMOVQ        SI, X2
+	VBROADCASTSD X2, Y2
+	VXORPD       Y3, Y3, Y3
 	SUBQ         $0x04, AX
 	JL           vector_tail
 
 vector:
-	VMOVUPD     (DX), Y3
-	VMOVUPD     (BX), Y4
-	VSUBPD      Y0, Y3, Y3
-	VSUBPD      Y1, Y3, Y3
-	VDIVPD      Y3, Y4, Y4
-	VFMADD231PD Y4, Y4, Y2
-	VCVTPD2PSY  Y4, X3
-	VMOVUPS     X3, (CX)
+	VMOVUPD     (DX), Y4
+	VMOVUPD     (BX), Y5
+	VSUBPD      Y0, Y4, Y4
+	VSUBPD      Y1, Y4, Y4
+	VDIVPD      Y4, Y2, Y4
+	VMULPD      Y4, Y5, Y5
+	VFMADD231PD Y5, Y5, Y3
+	VCVTPD2PSY  Y5, X4
+	VMOVUPS     X4, (CX)
 	ADDQ        $0x10, CX
 	ADDQ        $0x20, DX
 	ADDQ        $0x20, BX
@@ -431,8 +497,8 @@ vector:
 	JGE         vector
 
 vector_tail:
-	VEXTRACTF128 $0x01, Y2, X0
-	VADDPD       X2, X0, X0
+	VEXTRACTF128 $0x01, Y3, X0
+	VADDPD       X3, X0, X0
 	VHADDPD      X0, X0, X0
 	MOVQ         sum+48(FP), AX
 	VMOVSD       X0, (AX)
@@ -661,6 +727,67 @@ axpys_end:
 	VZEROUPPER
 	RET
 
+// func dSymv1AVX2(n int, diag int, a *float64, lda int, x *float64, y *float64, xi *float64, out *float64)
+// Requires: AVX, FMA3
+TEXT ·dSymv1AVX2(SB), NOSPLIT, $0-64
+	MOVQ         n+0(FP), AX
+	MOVQ         x+32(FP), CX
+	MOVQ         y+40(FP), DX
+	MOVQ         xi+48(FP), BX
+	MOVQ         a+16(FP), SI
+	MOVQ         lda+24(FP), DI
+	VBROADCASTSD (BX), Y0
+	VXORPD       Y1, Y1, Y1
+	SUBQ         $0x04, AX
+	JL           both_tail
+
+both:
+	VMOVUPD     (CX), Y2
+	VMOVUPD     (DX), Y3
+	VMOVUPD     (SI), Y4
+	VFMADD231PD Y4, Y2, Y1
+	VFMADD231PD Y4, Y0, Y3
+	VMOVUPD     Y3, (DX)
+	ADDQ        $0x20, CX
+	ADDQ        $0x20, SI
+	ADDQ        $0x20, DX
+	SUBQ        $0x04, AX
+	JGE         both
+
+both_tail:
+	MOVQ diag+8(FP), AX
+	SUBQ $0x04, AX
+	JL   own_tail
+
+own:
+	VMOVUPD     (CX), Y2
+	VMOVUPD     (SI), Y0
+	VFMADD231PD Y0, Y2, Y1
+	ADDQ        $0x20, CX
+	ADDQ        $0x20, SI
+	SUBQ        $0x04, AX
+	JGE         own
+
+own_tail:
+	ADDQ        $0x04, AX
+	JZ          own_end
+	LEAQ        tailMaskAVX2<>+0(SB), DX
+	NEGQ        AX
+	VMOVUPS     32(DX)(AX*8), Y0
+	VMASKMOVPD  (CX), Y0, Y2
+	VMASKMOVPD  (SI), Y0, Y0
+	VFMADD231PD Y0, Y2, Y1
+
+own_end:
+	MOVQ         out+56(FP), AX
+	VEXTRACTF128 $0x01, Y1, X0
+	VADDPD       X1, X0, X0
+	VHADDPD      X0, X0, X0
+	VADDSD       (AX), X0, X0
+	VMOVSD       X0, (AX)
+	VZEROUPPER
+	RET
+
 // func dSymv4AVX2(n int, diag int, a *float64, lda int, x *float64, y *float64, xi *float64, out *float64)
 // Requires: AVX, FMA3
 TEXT ·dSymv4AVX2(SB), NOSPLIT, $0-64
@@ -819,7 +946,7 @@ rotate_end:
 	RET
 
 // func dVectorAVX2(n int, out *float64, d *float64, z *float64, origin float64, offset float64, sum *float64)
-// Requires: AVX, FMA3
+// Requires: AVX, AVX2, FMA3
 TEXT ·dVectorAVX2(SB), NOSPLIT, $0-56
 	MOVQ         n+0(FP), AX
 	MOVQ         out+8(FP), CX
@@ -827,18 +954,22 @@ TEXT ·dVectorAVX2(SB), NOSPLIT, $0-56
 	MOVQ         z+24(FP), BX
 	VBROADCASTSD origin+32(FP), Y0
 	VBROADCASTSD offset+40(FP), Y1
-	VXORPD       Y2, Y2, Y2
+	MOVQ         $0x3ff0000000000000, SI
+	VMOVQ        SI, X2
+	VBROADCASTSD X2, Y2
+	VXORPD       Y3, Y3, Y3
 	SUBQ         $0x04, AX
 	JL           vector_tail
 
 vector:
-	VMOVUPD     (DX), Y3
-	VMOVUPD     (BX), Y4
-	VSUBPD      Y0, Y3, Y3
-	VSUBPD      Y1, Y3, Y3
-	VDIVPD      Y3, Y4, Y4
-	VFMADD231PD Y4, Y4, Y2
-	VMOVUPD     Y4, (CX)
+	VMOVUPD     (DX), Y4
+	VMOVUPD     (BX), Y5
+	VSUBPD      Y0, Y4, Y4
+	VSUBPD      Y1, Y4, Y4
+	VDIVPD      Y4, Y2, Y4
+	VMULPD      Y4, Y5, Y5
+	VFMADD231PD Y5, Y5, Y3
+	VMOVUPD     Y5, (CX)
 	ADDQ        $0x20, CX
 	ADDQ        $0x20, DX
 	ADDQ        $0x20, BX
@@ -846,8 +977,8 @@ vector:
 	JGE         vector
 
 vector_tail:
-	VEXTRACTF128 $0x01, Y2, X0
-	VADDPD       X2, X0, X0
+	VEXTRACTF128 $0x01, Y3, X0
+	VADDPD       X3, X0, X0
 	VHADDPD      X0, X0, X0
 	MOVQ         sum+48(FP), AX
 	VMOVSD       X0, (AX)
@@ -898,7 +1029,7 @@ secular_tail:
 	RET
 
 // func dLoewnerAVX2(n int, prod *float64, d *float64, origin float64, offset float64, pole float64)
-// Requires: AVX
+// Requires: AVX, AVX2
 TEXT ·dLoewnerAVX2(SB), NOSPLIT, $0-48
 	MOVQ         n+0(FP), AX
 	MOVQ         prod+8(FP), CX
@@ -906,18 +1037,22 @@ TEXT ·dLoewnerAVX2(SB), NOSPLIT, $0-48
 	VBROADCASTSD origin+24(FP), Y0
 	VBROADCASTSD offset+32(FP), Y1
 	VBROADCASTSD pole+40(FP), Y2
+	MOVQ         $0x3ff0000000000000, BX
+	VMOVQ        BX, X3
+	VBROADCASTSD X3, Y3
 	SUBQ         $0x04, AX
 	JL           loewner_tail
 
 loewner:
-	VMOVUPD (DX), Y3
-	VSUBPD  Y3, Y0, Y4
-	VADDPD  Y1, Y4, Y4
-	VSUBPD  Y3, Y2, Y3
-	VDIVPD  Y3, Y4, Y4
-	VMOVUPD (CX), Y3
-	VMULPD  Y3, Y4, Y4
-	VMOVUPD Y4, (CX)
+	VMOVUPD (DX), Y4
+	VSUBPD  Y4, Y0, Y5
+	VADDPD  Y1, Y5, Y5
+	VSUBPD  Y4, Y2, Y4
+	VDIVPD  Y4, Y3, Y4
+	VMULPD  Y4, Y5, Y5
+	VMOVUPD (CX), Y4
+	VMULPD  Y4, Y5, Y5
+	VMOVUPD Y5, (CX)
 	ADDQ    $0x20, CX
 	ADDQ    $0x20, DX
 	SUBQ    $0x04, AX

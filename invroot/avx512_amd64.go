@@ -17,6 +17,9 @@ func sAxpys1AVX512(n int, c, a *float32, lda int, y *float32)
 func sAxpys4AVX512(n int, c, a *float32, lda int, y *float32)
 
 //go:noescape
+func sSymv1AVX512(n, diag int, a *float32, lda int, x, y, xi, out *float32)
+
+//go:noescape
 func sSymv4AVX512(n, diag int, a *float32, lda int, x, y, xi, out *float32)
 
 //go:noescape
@@ -36,6 +39,9 @@ func dAxpys1AVX512(n int, c, a *float64, lda int, y *float64)
 
 //go:noescape
 func dAxpys4AVX512(n int, c, a *float64, lda int, y *float64)
+
+//go:noescape
+func dSymv1AVX512(n, diag int, a *float64, lda int, x, y, xi, out *float64)
 
 //go:noescape
 func dSymv4AVX512(n, diag int, a *float64, lda int, x, y, xi, out *float64)

@@ -245,6 +245,71 @@ axpys_end:
 	VZEROUPPER
 	RET
 
+// func sSymv1AVX512(n int, diag int, a *float32, lda int, x *float32, y *float32, xi *float32, out *float32)
+// Requires: AVX, AVX512F
+TEXT ·sSymv1AVX512(SB), NOSPLIT, $0-64
+	MOVQ         n+0(FP), AX
+	MOVQ         x+32(FP), CX
+	MOVQ         y+40(FP), DX
+	MOVQ         xi+48(FP), BX
+	MOVQ         a+16(FP), SI
+	MOVQ         lda+24(FP), DI
+	VBROADCASTSS (BX), Z0
+	VPXORQ       Z1, Z1, Z1
+	SUBQ         $0x10, AX
+	JL           both_tail
+
+both:
+	VMOVUPS     (CX), Z2
+	VMOVUPS     (DX), Z3
+	VMOVUPS     (SI), Z4
+	VFMADD231PS Z4, Z2, Z1
+	VFMADD231PS Z4, Z0, Z3
+	VMOVUPS     Z3, (DX)
+	ADDQ        $0x40, CX
+	ADDQ        $0x40, SI
+	ADDQ        $0x40, DX
+	SUBQ        $0x10, AX
+	JGE         both
+
+both_tail:
+	MOVQ diag+8(FP), AX
+	SUBQ $0x10, AX
+	JL   own_tail
+
+own:
+	VMOVUPS     (CX), Z2
+	VMOVUPS     (SI), Z0
+	VFMADD231PS Z0, Z2, Z1
+	ADDQ        $0x40, CX
+	ADDQ        $0x40, SI
+	SUBQ        $0x10, AX
+	JGE         own
+
+own_tail:
+	ADDQ        $0x10, AX
+	JZ          own_end
+	XORQ        DX, DX
+	BTSQ        AX, DX
+	DECQ        DX
+	KMOVW       DX, K1
+	VMOVUPS.Z   (CX), K1, Z2
+	VMOVUPS.Z   (SI), K1, Z0
+	VFMADD231PS Z0, Z2, Z1
+
+own_end:
+	MOVQ          out+56(FP), AX
+	VEXTRACTF64X4 $0x01, Z1, Y0
+	VADDPS        Y0, Y1, Y0
+	VEXTRACTF128  $0x01, Y0, X1
+	VADDPS        X0, X1, X1
+	VHADDPS       X1, X1, X1
+	VHADDPS       X1, X1, X1
+	VADDSS        (AX), X1, X1
+	VMOVSS        X1, (AX)
+	VZEROUPPER
+	RET
+
 // func sSymv4AVX512(n int, diag int, a *float32, lda int, x *float32, y *float32, xi *float32, out *float32)
 // Requires: AVX, AVX512F
 TEXT ·sSymv4AVX512(SB), NOSPLIT, $0-64
@@ -425,45 +490,66 @@ TEXT ·sVectorAVX512(SB), NOSPLIT, $0-56
 	MOVQ         z+24(FP), BX
 	VBROADCASTSD origin+32(FP), Z0
 	VBROADCASTSD offset+40(FP), Z1
-	VPXORQ       Z2, Z2, Z2
+	MOVQ         $0x3ff0000000000000, SI
+	VMOVQ        SI, X2
+	VBROADCASTSD X2, Z2
+	VPXORQ       Z3, Z3, Z3
 	SUBQ         $0x08, AX
 	JL           vector_tail
 
 vector:
-	VMOVUPD     (DX), Z3
-	VMOVUPD     (BX), Z4
-	VSUBPD      Z0, Z3, Z3
-	VSUBPD      Z1, Z3, Z3
-	VDIVPD      Z3, Z4, Z4
-	VFMADD231PD Z4, Z4, Z2
-	VCVTPD2PS   Z4, Y3
-	VMOVUPS     Y3, (CX)
-	ADDQ        $0x20, CX
-	ADDQ        $0x40, DX
-	ADDQ        $0x40, BX
-	SUBQ        $0x08, AX
-	JGE         vector
+	VMOVUPD      (DX), Z4
+	VMOVUPD      (BX), Z5
+	VSUBPD       Z0, Z4, Z4
+	VSUBPD       Z1, Z4, Z4
+	VRCP14PD     Z4, Z6
+	VMOVAPD      Z2, Z7
+	VFNMADD231PD Z4, Z6, Z7
+	VFMADD231PD  Z7, Z6, Z6
+	VMOVAPD      Z2, Z7
+	VFNMADD231PD Z4, Z6, Z7
+	VFMADD231PD  Z7, Z6, Z6
+	VMOVAPD      Z6, Z4
+	VMULPD       Z4, Z5, Z5
+	VFMADD231PD  Z5, Z5, Z3
+	VCVTPD2PS    Z5, Y4
+	VMOVUPS      Y4, (CX)
+	ADDQ         $0x20, CX
+	ADDQ         $0x40, DX
+	ADDQ         $0x40, BX
+	SUBQ         $0x08, AX
+	JGE          vector
 
 vector_tail:
-	ADDQ        $0x08, AX
-	JZ          vector_end
-	XORQ        SI, SI
-	BTSQ        AX, SI
-	DECQ        SI
-	KMOVW       SI, K1
-	VMOVUPD.Z   (DX), K1, Z3
-	VMOVUPD.Z   (BX), K1, Z4
-	VSUBPD      Z0, Z3, Z3
-	VSUBPD      Z1, Z3, Z3
-	VDIVPD.Z    Z3, Z4, K1, Z4
-	VFMADD231PD Z4, Z4, Z2
-	VCVTPD2PS   Z4, Y0
-	VMOVUPS     Y0, K1, (CX)
-	ADDQ        $0x20, CX
+	ADDQ         $0x08, AX
+	JZ           vector_end
+	XORQ         SI, SI
+	BTSQ         AX, SI
+	DECQ         SI
+	KMOVW        SI, K1
+	VMOVUPD.Z    (DX), K1, Z4
+	VMOVUPD.Z    (BX), K1, Z5
+	VSUBPD       Z0, Z4, Z4
+	VSUBPD       Z1, Z4, Z4
+	VMOVAPD      Z2, Z0
+	VMOVAPD      Z4, K1, Z0
+	VRCP14PD     Z0, Z1
+	VMOVAPD      Z2, Z4
+	VFNMADD231PD Z0, Z1, Z4
+	VFMADD231PD  Z4, Z1, Z1
+	VMOVAPD      Z2, Z4
+	VFNMADD231PD Z0, Z1, Z4
+	VFMADD231PD  Z4, Z1, Z1
+	VMOVAPD      Z1, Z4
+	VMULPD       Z4, Z5, Z5
+	VFMADD231PD  Z5, Z5, Z3
+	VCVTPD2PS    Z5, Y0
+	VMOVUPS      Y0, K1, (CX)
+	ADDQ         $0x20, CX
 
 vector_end:
-	VEXTRACTF64X4 $0x01, Z2, Y0
-	VADDPD        Y0, Y2, Y0
+	VEXTRACTF64X4 $0x01, Z3, Y0
+	VADDPD        Y0, Y3, Y0
 	VEXTRACTF128  $0x01, Y0, X1
 	VADDPD        X0, X1, X1
 	VHADDPD       X1, X1, X1
@@ -708,6 +794,70 @@ axpys_end:
 	VZEROUPPER
 	RET
 
+// func dSymv1AVX512(n int, diag int, a *float64, lda int, x *float64, y *float64, xi *float64, out *float64)
+// Requires: AVX, AVX512F
+TEXT ·dSymv1AVX512(SB), NOSPLIT, $0-64
+	MOVQ         n+0(FP), AX
+	MOVQ         x+32(FP), CX
+	MOVQ         y+40(FP), DX
+	MOVQ         xi+48(FP), BX
+	MOVQ         a+16(FP), SI
+	MOVQ         lda+24(FP), DI
+	VBROADCASTSD (BX), Z0
+	VPXORQ       Z1, Z1, Z1
+	SUBQ         $0x08, AX
+	JL           both_tail
+
+both:
+	VMOVUPD     (CX), Z2
+	VMOVUPD     (DX), Z3
+	VMOVUPD     (SI), Z4
+	VFMADD231PD Z4, Z2, Z1
+	VFMADD231PD Z4, Z0, Z3
+	VMOVUPD     Z3, (DX)
+	ADDQ        $0x40, CX
+	ADDQ        $0x40, SI
+	ADDQ        $0x40, DX
+	SUBQ        $0x08, AX
+	JGE         both
+
+both_tail:
+	MOVQ diag+8(FP), AX
+	SUBQ $0x08, AX
+	JL   own_tail
+
+own:
+	VMOVUPD     (CX), Z2
+	VMOVUPD     (SI), Z0
+	VFMADD231PD Z0, Z2, Z1
+	ADDQ        $0x40, CX
+	ADDQ        $0x40, SI
+	SUBQ        $0x08, AX
+	JGE         own
+
+own_tail:
+	ADDQ        $0x08, AX
+	JZ          own_end
+	XORQ        DX, DX
+	BTSQ        AX, DX
+	DECQ        DX
+	KMOVW       DX, K1
+	VMOVUPD.Z   (CX), K1, Z2
+	VMOVUPD.Z   (SI), K1, Z0
+	VFMADD231PD Z0, Z2, Z1
+
+own_end:
+	MOVQ          out+56(FP), AX
+	VEXTRACTF64X4 $0x01, Z1, Y0
+	VADDPD        Y0, Y1, Y0
+	VEXTRACTF128  $0x01, Y0, X1
+	VADDPD        X0, X1, X1
+	VHADDPD       X1, X1, X1
+	VADDSD        (AX), X1, X1
+	VMOVSD        X1, (AX)
+	VZEROUPPER
+	RET
+
 // func dSymv4AVX512(n int, diag int, a *float64, lda int, x *float64, y *float64, xi *float64, out *float64)
 // Requires: AVX, AVX512F
 TEXT ·dSymv4AVX512(SB), NOSPLIT, $0-64
@@ -884,43 +1034,64 @@ TEXT ·dVectorAVX512(SB), NOSPLIT, $0-56
 	MOVQ         z+24(FP), BX
 	VBROADCASTSD origin+32(FP), Z0
 	VBROADCASTSD offset+40(FP), Z1
-	VPXORQ       Z2, Z2, Z2
+	MOVQ         $0x3ff0000000000000, SI
+	VMOVQ        SI, X2
+	VBROADCASTSD X2, Z2
+	VPXORQ       Z3, Z3, Z3
 	SUBQ         $0x08, AX
 	JL           vector_tail
 
 vector:
-	VMOVUPD     (DX), Z3
-	VMOVUPD     (BX), Z4
-	VSUBPD      Z0, Z3, Z3
-	VSUBPD      Z1, Z3, Z3
-	VDIVPD      Z3, Z4, Z4
-	VFMADD231PD Z4, Z4, Z2
-	VMOVUPD     Z4, (CX)
-	ADDQ        $0x40, CX
-	ADDQ        $0x40, DX
-	ADDQ        $0x40, BX
-	SUBQ        $0x08, AX
-	JGE         vector
+	VMOVUPD      (DX), Z4
+	VMOVUPD      (BX), Z5
+	VSUBPD       Z0, Z4, Z4
+	VSUBPD       Z1, Z4, Z4
+	VRCP14PD     Z4, Z6
+	VMOVAPD      Z2, Z7
+	VFNMADD231PD Z4, Z6, Z7
+	VFMADD231PD  Z7, Z6, Z6
+	VMOVAPD      Z2, Z7
+	VFNMADD231PD Z4, Z6, Z7
+	VFMADD231PD  Z7, Z6, Z6
+	VMOVAPD      Z6, Z4
+	VMULPD       Z4, Z5, Z5
+	VFMADD231PD  Z5, Z5, Z3
+	VMOVUPD      Z5, (CX)
+	ADDQ         $0x40, CX
+	ADDQ         $0x40, DX
+	ADDQ         $0x40, BX
+	SUBQ         $0x08, AX
+	JGE          vector
 
 vector_tail:
-	ADDQ        $0x08, AX
-	JZ          vector_end
-	XORQ        SI, SI
-	BTSQ        AX, SI
-	DECQ        SI
-	KMOVW       SI, K1
-	VMOVUPD.Z   (DX), K1, Z3
-	VMOVUPD.Z   (BX), K1, Z4
-	VSUBPD      Z0, Z3, Z3
-	VSUBPD      Z1, Z3, Z3
-	VDIVPD.Z    Z3, Z4, K1, Z4
-	VFMADD231PD Z4, Z4, Z2
-	VMOVUPD     Z4, K1, (CX)
-	ADDQ        $0x40, CX
+	ADDQ         $0x08, AX
+	JZ           vector_end
+	XORQ         SI, SI
+	BTSQ         AX, SI
+	DECQ         SI
+	KMOVW        SI, K1
+	VMOVUPD.Z    (DX), K1, Z4
+	VMOVUPD.Z    (BX), K1, Z5
+	VSUBPD       Z0, Z4, Z4
+	VSUBPD       Z1, Z4, Z4
+	VMOVAPD      Z2, Z0
+	VMOVAPD      Z4, K1, Z0
+	VRCP14PD     Z0, Z1
+	VMOVAPD      Z2, Z4
+	VFNMADD231PD Z0, Z1, Z4
+	VFMADD231PD  Z4, Z1, Z1
+	VMOVAPD      Z2, Z4
+	VFNMADD231PD Z0, Z1, Z4
+	VFMADD231PD  Z4, Z1, Z1
+	VMOVAPD      Z1, Z4
+	VMULPD       Z4, Z5, Z5
+	VFMADD231PD  Z5, Z5, Z3
+	VMOVUPD      Z5, K1, (CX)
+	ADDQ         $0x40, CX
 
 vector_end:
-	VEXTRACTF64X4 $0x01, Z2, Y0
-	VADDPD        Y0, Y2, Y0
+	VEXTRACTF64X4 $0x01, Z3, Y0
+	VADDPD        Y0, Y3, Y0
 	VEXTRACTF128  $0x01, Y0, X1
 	VADDPD        X0, X1, X1
 	VHADDPD       X1, X1, X1
@@ -946,34 +1117,50 @@ TEXT ·dSecularAVX512(SB), NOSPLIT, $0-48
 	JL           secular_tail
 
 secular:
-	VMOVUPD     (CX), Z5
-	VMOVUPD     (DX), Z6
-	VSUBPD      Z0, Z5, Z5
-	VSUBPD      Z1, Z5, Z5
-	VDIVPD      Z5, Z2, Z5
-	VMULPD      Z5, Z6, Z6
-	VADDPD      Z6, Z3, Z3
-	VFMADD231PD Z6, Z5, Z4
-	ADDQ        $0x40, CX
-	ADDQ        $0x40, DX
-	SUBQ        $0x08, AX
-	JGE         secular
+	VMOVUPD      (CX), Z5
+	VMOVUPD      (DX), Z6
+	VSUBPD       Z0, Z5, Z5
+	VSUBPD       Z1, Z5, Z5
+	VRCP14PD     Z5, Z7
+	VMOVAPD      Z2, Z8
+	VFNMADD231PD Z5, Z7, Z8
+	VFMADD231PD  Z8, Z7, Z7
+	VMOVAPD      Z2, Z8
+	VFNMADD231PD Z5, Z7, Z8
+	VFMADD231PD  Z8, Z7, Z7
+	VMOVAPD      Z7, Z5
+	VMULPD       Z5, Z6, Z6
+	VADDPD       Z6, Z3, Z3
+	VFMADD231PD  Z6, Z5, Z4
+	ADDQ         $0x40, CX
+	ADDQ         $0x40, DX
+	SUBQ         $0x08, AX
+	JGE          secular
 
 secular_tail:
-	ADDQ        $0x08, AX
-	JZ          secular_end
-	XORQ        BX, BX
-	BTSQ        AX, BX
-	DECQ        BX
-	KMOVW       BX, K1
-	VMOVUPD.Z   (CX), K1, Z5
-	VMOVUPD.Z   (DX), K1, Z6
-	VSUBPD      Z0, Z5, Z5
-	VSUBPD      Z1, Z5, Z5
-	VDIVPD.Z    Z5, Z2, K1, Z5
-	VMULPD      Z5, Z6, Z6
-	VADDPD      Z6, Z3, Z3
-	VFMADD231PD Z6, Z5, Z4
+	ADDQ         $0x08, AX
+	JZ           secular_end
+	XORQ         BX, BX
+	BTSQ         AX, BX
+	DECQ         BX
+	KMOVW        BX, K1
+	VMOVUPD.Z    (CX), K1, Z5
+	VMOVUPD.Z    (DX), K1, Z6
+	VSUBPD       Z0, Z5, Z5
+	VSUBPD       Z1, Z5, Z5
+	VMOVAPD      Z2, Z0
+	VMOVAPD      Z5, K1, Z0
+	VRCP14PD     Z0, Z1
+	VMOVAPD      Z2, Z5
+	VFNMADD231PD Z0, Z1, Z5
+	VFMADD231PD  Z5, Z1, Z1
+	VMOVAPD      Z2, Z5
+	VFNMADD231PD Z0, Z1, Z5
+	VFMADD231PD  Z5, Z1, Z1
+	VMOVAPD      Z1, Z5
+	VMULPD       Z5, Z6, Z6
+	VADDPD       Z6, Z3, Z3
+	VFMADD231PD  Z6, Z5, Z4
 
 secular_end:
 	MOVQ          out+40(FP), AX
@@ -1001,38 +1188,59 @@ TEXT ·dLoewnerAVX512(SB), NOSPLIT, $0-48
 	VBROADCASTSD origin+24(FP), Z0
 	VBROADCASTSD offset+32(FP), Z1
 	VBROADCASTSD pole+40(FP), Z2
+	MOVQ         $0x3ff0000000000000, BX
+	VMOVQ        BX, X3
+	VBROADCASTSD X3, Z3
 	SUBQ         $0x08, AX
 	JL           loewner_tail
 
 loewner:
-	VMOVUPD (DX), Z3
-	VSUBPD  Z3, Z0, Z4
-	VADDPD  Z1, Z4, Z4
-	VSUBPD  Z3, Z2, Z3
-	VDIVPD  Z3, Z4, Z4
-	VMOVUPD (CX), Z3
-	VMULPD  Z3, Z4, Z4
-	VMOVUPD Z4, (CX)
-	ADDQ    $0x40, CX
-	ADDQ    $0x40, DX
-	SUBQ    $0x08, AX
-	JGE     loewner
+	VMOVUPD      (DX), Z4
+	VSUBPD       Z4, Z0, Z5
+	VADDPD       Z1, Z5, Z5
+	VSUBPD       Z4, Z2, Z4
+	VRCP14PD     Z4, Z6
+	VMOVAPD      Z3, Z7
+	VFNMADD231PD Z4, Z6, Z7
+	VFMADD231PD  Z7, Z6, Z6
+	VMOVAPD      Z3, Z7
+	VFNMADD231PD Z4, Z6, Z7
+	VFMADD231PD  Z7, Z6, Z6
+	VMOVAPD      Z6, Z4
+	VMULPD       Z4, Z5, Z5
+	VMOVUPD      (CX), Z4
+	VMULPD       Z4, Z5, Z5
+	VMOVUPD      Z5, (CX)
+	ADDQ         $0x40, CX
+	ADDQ         $0x40, DX
+	SUBQ         $0x08, AX
+	JGE          loewner
 
 loewner_tail:
-	ADDQ      $0x08, AX
-	JZ        loewner_end
-	XORQ      BX, BX
-	BTSQ      AX, BX
-	DECQ      BX
-	KMOVW     BX, K1
-	VMOVUPD.Z (DX), K1, Z3
-	VSUBPD    Z3, Z0, Z0
-	VADDPD    Z1, Z0, Z0
-	VSUBPD    Z3, Z2, Z1
-	VDIVPD.Z  Z1, Z0, K1, Z0
-	VMOVUPD.Z (CX), K1, Z1
-	VMULPD    Z1, Z0, Z0
-	VMOVUPD   Z0, K1, (CX)
+	ADDQ         $0x08, AX
+	JZ           loewner_end
+	XORQ         BX, BX
+	BTSQ         AX, BX
+	DECQ         BX
+	KMOVW        BX, K1
+	VMOVUPD.Z    (DX), K1, Z4
+	VSUBPD       Z4, Z0, Z0
+	VADDPD       Z1, Z0, Z0
+	VSUBPD       Z4, Z2, Z1
+	VMOVAPD      Z3, Z2
+	VMOVAPD      Z1, K1, Z2
+	VRCP14PD     Z2, Z1
+	VMOVAPD      Z3, Z4
+	VFNMADD231PD Z2, Z1, Z4
+	VFMADD231PD  Z4, Z1, Z1
+	VMOVAPD      Z3, Z4
+	VFNMADD231PD Z2, Z1, Z4
+	VFMADD231PD  Z4, Z1, Z1
+	VMOVAPD      Z1, Z1
+	VMULPD       Z1, Z0, Z0
+	VMOVUPD.Z    (CX), K1, Z1
+	VMULPD       Z1, Z0, Z0
+	VMOVUPD      Z0, K1, (CX)
 
 loewner_end:
 	VZEROUPPER

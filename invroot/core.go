@@ -24,7 +24,7 @@ type core[T gemm.Float] struct {
 	k    kernels[T]
 	n    int // order of the problem at hand
 	tri  *tridiagonal[T]
-	refl *reflectorBlock[T]
+	back *backTransform[T]
 	div  *divide[T]
 	lq   *lq[T]
 	// a is the loaded matrix and, later, the result of a root; z holds eigenvectors as rows.
@@ -41,12 +41,13 @@ func newCore[T gemm.Float](eng *gemm.Engine, n int) *core[T] {
 	k := newKernels[T](eng)
 	c := &core[T]{
 		eng: eng, k: k, max: n,
-		tri: newTridiagonal(eng, k, n), refl: newReflectorBlock[T](n),
-		a: scratch[T](n, n), z: scratch[T](n, n), u: scratch[T](n, n), g: scratch[T](n, n),
+		tri: newTridiagonal(eng, k, n),
+		a:   scratch[T](n, n), z: scratch[T](n, n), u: scratch[T](n, n), g: scratch[T](n, n),
 		probe: make([]T, n), image: make([]T, n), power: make([]float64, n),
 		ranks: make([]int, n), estimate: make([]float64, n),
 	}
 	c.div = newDivide(eng, k, n, c.z, c.u, c.g)
+	c.back = newBackTransform(eng, k, c.div.engines())
 	for i := range c.probe {
 		c.probe[i] = probeSign[T](i)
 	}
@@ -83,7 +84,8 @@ func probeSign[T gemm.Float](i int) T {
 // view returns the n×n part of a scratch matrix.
 func (c *core[T]) view(m gemm.Matrix[T]) gemm.Matrix[T] { return m.Slice(0, 0, c.n, c.n) }
 
-// loadLower fills c.a with scale*src from src's lower triangle.
+// loadLower fills what the reduction reads of c.a, the lower triangle and the diagonal blocks, with
+// scale*src from src's lower triangle.
 func loadLower[U, T gemm.Float](c *core[U], src gemm.Matrix[T], scale float64) {
 	c.n = src.Rows
 	convertLower(c.view(c.a), src, U(scale))
@@ -92,7 +94,7 @@ func loadLower[U, T gemm.Float](c *core[U], src gemm.Matrix[T], scale float64) {
 // tridiagonalise reduces the loaded matrix; it keeps the image of the probe for the residual.
 func (c *core[T]) tridiagonalise(ctx context.Context) error {
 	a := c.view(c.a)
-	c.k.dots(c.image[:c.n], a, c.probe[:c.n])
+	c.tri.symv.run(c.eng, a, c.probe[:c.n], c.image[:c.n])
 	return c.tri.reduce(ctx, a)
 }
 
@@ -107,7 +109,7 @@ func (c *core[T]) diagonalise(ctx context.Context) (residual float64, err error)
 	if err := c.div.solve(ctx, t.d[:n], t.e[:n-1]); err != nil {
 		return 0, err
 	}
-	if err := c.refl.backTransform(ctx, c.eng, c.view(c.z), c.view(c.a), t.tau); err != nil {
+	if err := c.back.apply(ctx, c.view(c.z), c.view(c.a), c.view(c.u), t.tau); err != nil {
 		return 0, err
 	}
 	residual = c.residual()
@@ -154,6 +156,7 @@ type rootRequest struct {
 func (c *core[T]) root(ctx context.Context, q rootRequest) (rep Report, result float64, err error) {
 	iterative := q.opts.Method != Eigen
 	if iterative { // the reduction uses the matrix up
+		mirror(c.view(c.a))
 		convert(c.view(c.spare()), c.view(c.a), 1)
 	}
 	if err := c.tridiagonalise(ctx); err != nil {
@@ -211,7 +214,7 @@ func (c *core[T]) eigenRoot(ctx context.Context, q rootRequest) (rep Report, err
 	}
 	x := c.view(c.a)
 	gemm.Syrk(c.eng, true, 1, z, 0, x)
-	mirror(x)
+	clearUpper(x) // what the reduction left there would enter the checks of the result
 	return rep, nil
 }
 

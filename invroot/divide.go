@@ -72,6 +72,15 @@ func newDivide[T gemm.Float](eng *gemm.Engine, k kernels[T], n int, z, u, g gemm
 	return c
 }
 
+// engines returns the workers' engines.
+func (c *divide[T]) engines() []*gemm.Engine {
+	var list []*gemm.Engine
+	for w := range c.workers {
+		list = append(list, c.workers[w].eng)
+	}
+	return list
+}
+
 func (c *divide[T]) close() {
 	for w := range c.workers {
 		if c.workers[w].own {

@@ -39,7 +39,7 @@ const (
 type level2[T gemm.Float] struct {
 	dots1, dots4   func(n int, a *T, lda int, x, out *T)
 	axpys1, axpys4 func(n int, c, a *T, lda int, y *T)
-	symv4          func(n, diag int, a *T, lda int, x, y, xi, out *T)
+	symv1, symv4   func(n, diag int, a *T, lda int, x, y, xi, out *T)
 	rotate         func(n int, x, y *T, c, s T)
 }
 
@@ -82,18 +82,23 @@ func (k kernels[T]) axpys(y, c []T, rows gemm.Matrix[T]) {
 // symvRows adds to y the part of A*x that rows [lo, hi) carry; see symvRowsGeneric.
 // lo is a multiple of the lanes.
 func (k kernels[T]) symvRows(y []T, a gemm.Matrix[T], x []T, lo, hi int) {
-	i := lo
-	if k.level2 != nil {
-		w := lanes[T]()
-		lda := a.Stride * int(unsafe.Sizeof(x[0]))
-		for ; i+4 <= hi; i += 4 {
-			split := i - i%w
-			diag := min(split+w, len(x)) - split
-			_ = a.Data[(i+3)*a.Stride+split+diag-1]
-			k.level2.symv4(split, diag, &a.Data[i*a.Stride], lda, &x[0], &y[0], &x[i], &y[i])
-		}
+	if k.level2 == nil {
+		symvRowsGeneric(y, a, x, lo, hi)
+		return
 	}
-	symvRowsGeneric(y, a, x, i, hi)
+	w := lanes[T]()
+	lda := a.Stride * int(unsafe.Sizeof(x[0]))
+	for i := lo; i < hi; {
+		kernel, rows := k.level2.symv4, 4
+		if i+4 > hi {
+			kernel, rows = k.level2.symv1, 1
+		}
+		split := i - i%w
+		diag := min(split+w, len(x)) - split
+		_ = a.Data[(i+rows-1)*a.Stride+split+diag-1]
+		kernel(split, diag, &a.Data[i*a.Stride], lda, &x[0], &y[0], &x[i], &y[i])
+		i += rows
+	}
 }
 
 // rotate applies a plane rotation: x, y = c*x+s*y, c*y-s*x.

@@ -14,12 +14,12 @@ func newKernels[T gemm.Float](eng *gemm.Engine) kernels[T] {
 	switch eng.Kernels() {
 	case "avx512":
 		k.set = avx512
-		k.level2 = pick[T](&level2[float32]{sDots1AVX512, sDots4AVX512, sAxpys1AVX512, sAxpys4AVX512, sSymv4AVX512, sRotateAVX512},
-			&level2[float64]{dDots1AVX512, dDots4AVX512, dAxpys1AVX512, dAxpys4AVX512, dSymv4AVX512, dRotateAVX512})
+		k.level2 = pick[T](&level2[float32]{sDots1AVX512, sDots4AVX512, sAxpys1AVX512, sAxpys4AVX512, sSymv1AVX512, sSymv4AVX512, sRotateAVX512},
+			&level2[float64]{dDots1AVX512, dDots4AVX512, dAxpys1AVX512, dAxpys4AVX512, dSymv1AVX512, dSymv4AVX512, dRotateAVX512})
 	case "avx2":
 		k.set = avx2
-		k.level2 = pick[T](&level2[float32]{sDots1AVX2, sDots4AVX2, sAxpys1AVX2, sAxpys4AVX2, sSymv4AVX2, sRotateAVX2},
-			&level2[float64]{dDots1AVX2, dDots4AVX2, dAxpys1AVX2, dAxpys4AVX2, dSymv4AVX2, dRotateAVX2})
+		k.level2 = pick[T](&level2[float32]{sDots1AVX2, sDots4AVX2, sAxpys1AVX2, sAxpys4AVX2, sSymv1AVX2, sSymv4AVX2, sRotateAVX2},
+			&level2[float64]{dDots1AVX2, dDots4AVX2, dAxpys1AVX2, dAxpys4AVX2, dSymv1AVX2, dSymv4AVX2, dRotateAVX2})
 	}
 	return k
 }

@@ -4,6 +4,7 @@ import (
 	"math"
 
 	"github.com/asteria-runtime/asteria/gemm"
+	"github.com/asteria-runtime/asteria/gemm/vec"
 )
 
 // lq is Householder LQ on rows, A = L*Q: in row-major storage every reflector is
@@ -137,10 +138,7 @@ func (f *lq[T]) reflector(x []T) (beta, tau T) {
 		return T(alpha), 0
 	}
 	b := -math.Copysign(math.Sqrt(alpha*alpha+s), alpha)
-	scale := T(1 / (alpha - b))
-	for i := range tail {
-		tail[i] *= scale
-	}
+	vec.Scale(T(1/(alpha-b)), tail)
 	x[0] = 1
 	return T(b), T((b - alpha) / b)
 }

@@ -2,6 +2,7 @@ package invroot
 
 import (
 	"math"
+	"unsafe"
 
 	"github.com/asteria-runtime/asteria/gemm"
 	"github.com/asteria-runtime/asteria/gemm/vec"
@@ -33,22 +34,55 @@ func corner[T gemm.Float](m gemm.Matrix[T], rows, cols int) gemm.Matrix[T] {
 // convert sets dst = src*scale element by element, between precisions.
 func convert[U, T gemm.Float](dst gemm.Matrix[U], src gemm.Matrix[T], scale U) {
 	for i := range src.Rows {
-		d := dst.Row(i)
-		for j, v := range src.Row(i) {
-			d[j] = U(v) * scale
+		convertRow(dst.Row(i), src.Row(i), scale)
+	}
+}
+
+// convertRow is convert for one row of len(src) elements.
+func convertRow[U, T gemm.Float](dst []U, src []T, scale U) {
+	if same, ok := any(src).([]U); ok {
+		vec.ScaleTo(dst[:len(src)], scale, same)
+		return
+	}
+	for j, v := range src {
+		dst[j] = U(v) * scale
+	}
+}
+
+// convertLower sets the lower triangle of dst, and its diagonal blocks of width lanes in
+// full, to src*scale, reading the lower triangle of src only.
+func convertLower[U, T gemm.Float](dst gemm.Matrix[U], src gemm.Matrix[T], scale U) {
+	w := lanes[U]()
+	for i := range src.Rows {
+		d := dst.Row(i)[:i+1]
+		convertRow(d, src.Row(i)[:i+1], scale)
+		for j := i - i%w; j < i; j++ {
+			dst.Data[j*dst.Stride+i] = d[j]
 		}
 	}
 }
 
-// convertLower is convert for the lower triangle of a square src; dst gets both.
-func convertLower[U, T gemm.Float](dst gemm.Matrix[U], src gemm.Matrix[T], scale U) {
-	for i := range src.Rows {
-		d := dst.Row(i)
-		for j, v := range src.Row(i)[:i+1] {
-			d[j] = U(v) * scale
+// spread sets dst to the symmetric matrix whose lower triangle is src's, times scale. It
+// writes dst along its rows, tile by tile: dst belongs to the caller and may have a
+// stride at which columns collide in the cache.
+func spread[U, T gemm.Float](dst gemm.Matrix[T], src gemm.Matrix[U], scale float64) {
+	const tile = 16
+	n := src.Rows
+	for i0 := 0; i0 < n; i0 += tile {
+		i1 := min(i0+tile, n)
+		for i := i0; i < i1; i++ {
+			d := dst.Row(i)
+			for j, v := range src.Row(i)[:i+1] {
+				d[j] = T(float64(v) * scale)
+			}
+		}
+		for j := range i1 {
+			d := dst.Row(j)[:i1]
+			for i := max(i0, j+1); i < i1; i++ {
+				d[i] = T(float64(src.Data[i*src.Stride+j]) * scale)
+			}
 		}
 	}
-	mirror(dst)
 }
 
 // mirror copies the lower triangle of m to the upper one, tile by tile so that
@@ -67,46 +101,71 @@ func mirror[T gemm.Float](m gemm.Matrix[T]) {
 	}
 }
 
-// transpose sets dst = srcᵀ, tile by tile; the two must not overlap.
+// transpose sets dst = srcᵀ; the two must not overlap.
 func transpose[U, T gemm.Float](dst gemm.Matrix[U], src gemm.Matrix[T]) {
+	transposeOrdered(dst, src, false)
+}
+
+// transposeOrdered is transpose, with the columns of dst in reverse order when reversed. It writes dst
+// along its rows, a cache line at a time, for the reason given at spread.
+func transposeOrdered[U, T gemm.Float](dst gemm.Matrix[U], src gemm.Matrix[T], reversed bool) {
 	const tile = 16
 	for i0 := 0; i0 < src.Rows; i0 += tile {
-		for j0 := 0; j0 < src.Cols; j0 += tile {
-			for i := i0; i < min(i0+tile, src.Rows); i++ {
-				row := src.Data[i*src.Stride:]
-				for j := j0; j < min(j0+tile, src.Cols); j++ {
-					dst.Data[j*dst.Stride+i] = U(row[j])
-				}
+		k := min(tile, src.Rows-i0)
+		from, step := i0*src.Stride, src.Stride
+		to := i0
+		if reversed {
+			from, step = (i0+k-1)*src.Stride, -src.Stride
+			to = src.Rows - i0 - k
+		}
+		for j := range src.Cols {
+			d := dst.Data[j*dst.Stride+to:][:k]
+			at := from + j
+			for i := range d {
+				d[i] = U(src.Data[at])
+				at += step
 			}
 		}
 	}
 }
 
 // finite reports whether all elements of m are finite.
-func finite[T gemm.Float](m gemm.Matrix[T]) bool {
-	for i := range m.Rows {
-		if !vec.Finite(m.Row(i)) {
-			return false
-		}
-	}
-	return true
-}
+func finite[T gemm.Float](m gemm.Matrix[T]) bool { return !math.IsInf(maxAbs(m), 1) }
 
-// maxAbs returns the largest magnitude in the lower triangle of a square m.
+// maxAbs returns the largest magnitude in m, infinity when an element is a NaN. One
+// pass so serves both the scale and the check of finiteness.
 func maxAbs[T gemm.Float](m gemm.Matrix[T]) float64 {
 	var s T
 	for i := range m.Rows {
-		s = max(s, maxAbsRow(m.Row(i)[:i+1]))
+		s = max(s, maxAbsRow(m.Row(i)))
 	}
 	return float64(s)
 }
 
+// maxAbsRow is maxAbs for one row. Without the sign, floats order as their bits do, and
+// NaNs above infinity; integer maxima need no branches.
 func maxAbsRow[T gemm.Float](x []T) T {
-	var s T
-	for _, v := range x {
-		s = max(s, v, -v)
+	if unsafe.Sizeof(T(0)) == 4 {
+		if s := vec.MaxAbs(x); s == s {
+			return s
+		}
+		return T(math.Inf(1))
 	}
-	return s
+	bits := maxBits(unsafe.Slice((*uint64)(unsafe.Pointer(unsafe.SliceData(x))), len(x)), 1<<63-1)
+	return T(math.Float64frombits(min(bits, 0x7ff0000000000000)))
+}
+
+func maxBits(x []uint64, mask uint64) uint64 {
+	var s0, s1, s2, s3 uint64
+	for len(x) >= 4 {
+		s0, s1 = max(s0, x[0]&mask), max(s1, x[1]&mask)
+		s2, s3 = max(s2, x[2]&mask), max(s3, x[3]&mask)
+		x = x[4:]
+	}
+	for _, v := range x {
+		s0 = max(s0, v&mask)
+	}
+	return max(s0, s1, s2, s3)
 }
 
 // frobenius returns ‖m‖_F, summed in float64.
@@ -132,5 +191,12 @@ func powerOfTwo(x float64) float64 {
 func requireSquare[T gemm.Float](m gemm.Matrix[T], n int) {
 	if m.Rows != n || m.Cols != n || (n > 0 && m.Stride < n) {
 		panic("invroot: matrix is not n×n")
+	}
+}
+
+// clearUpper zeroes m above the diagonal.
+func clearUpper[T gemm.Float](m gemm.Matrix[T]) {
+	for i := range m.Rows {
+		clear(m.Row(i)[i+1:])
 	}
 }

@@ -47,7 +47,7 @@ func (t *mergeTask[T]) bind(c *divide[T], lo, n, m int) {
 	t.secular.origin, t.secular.offset = c.origin[lo:hi], c.offset[lo:hi]
 	t.secular.tol = 0x1p-53
 	if unit[T]() > 0x1p-30 {
-		t.secular.tol = 0x1p-36 // far below the roundoff of the float32 vectors
+		t.secular.tol = 0x1p-32 // far below the roundoff of the float32 vectors
 	}
 	t.secular.set = c.k.set
 }

@@ -101,7 +101,7 @@ func (c *core[T]) keep(x gemm.Matrix[T]) {
 			row[i] = x.At(i, i)
 		}
 	}
-	mirror(a)
+	clearUpper(a)
 }
 
 // newton is the coupled Newton iteration:

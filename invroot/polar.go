@@ -160,7 +160,7 @@ func orthogonalizeInto[U, T gemm.Float](ctx context.Context, c *core[U], dst, g 
 		convert(x, g, 1)
 	}
 	// ‖g‖_F over- and underflows by way of its squares: take the largest element out first.
-	top := powerOfTwo(float64(maxAbsAll(x)))
+	top := powerOfTwo(maxAbs(x))
 	scaleAll(x, top)
 	norm := frobenius(x)
 	scaleAll(x, 1/max(norm, 1e-8*top))
@@ -221,14 +221,6 @@ func quintic[T gemm.Float](c *core[T], next, x gemm.Matrix[T], p Polynomial) flo
 		}
 	}
 	return residual
-}
-
-func maxAbsAll[T gemm.Float](m gemm.Matrix[T]) T {
-	var s T
-	for i := range m.Rows {
-		s = max(s, maxAbsRow(m.Row(i)))
-	}
-	return s
 }
 
 func scaleAll[T gemm.Float](m gemm.Matrix[T], s float64) {

@@ -121,6 +121,7 @@ func (c *core[T]) project(q, a gemm.Matrix[T], scale float64) { projectInto(c, q
 // from which both the ranking and the factorization read.
 func projectInto[U, T gemm.Float](c *core[U], q, a gemm.Matrix[T], scale float64) {
 	loadLower(c, a, scale)
+	mirror(c.view(c.a))
 	qt, y := c.view(c.z), c.view(c.u)
 	transpose(qt, q)
 	gemm.Mul(c.eng, false, false, 1, qt, c.view(c.a), 0, y)

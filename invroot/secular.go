@@ -94,7 +94,7 @@ func (s *secular) solve(j int) {
 		y = next
 	}
 	if y == 0 { // a root on its pole has no vector; the smallest distance has
-		y = math.Copysign(0x1p-1000, b.hi+b.lo)
+		y = math.Copysign(0x1p-100, b.hi+b.lo)
 	}
 	s.origin[j], s.offset[j] = origin, y
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 
 	"github.com/asteria-runtime/asteria/gemm"
 )
@@ -115,10 +116,11 @@ func (s *Solver[T]) admit(ctx context.Context, a gemm.Matrix[T]) (float64, error
 	if err := ctx.Err(); err != nil {
 		return 0, err
 	}
-	if !finite(a) {
+	top := maxAbs(a)
+	if math.IsInf(top, 1) {
 		return 0, ErrNonFinite
 	}
-	return maxAbs(a), nil
+	return top, nil
 }
 
 // first returns the precision of the first attempt.
@@ -179,15 +181,10 @@ func rootInto[U, T gemm.Float](ctx context.Context, c *core[U], dst, a gemm.Matr
 		return rep, err
 	}
 	x := c.view(c.a)
-	if !finite(x) || !(maxAbs(x)*unitOfResult <= largest[T]()) {
+	if !(maxAbs(x)*unitOfResult <= largest[T]()) {
 		return rep, ErrRange
 	}
-	for i := range x.Rows {
-		d := dst.Row(i)
-		for j, v := range x.Row(i) {
-			d[j] = T(float64(v) * unitOfResult)
-		}
-	}
+	spread(dst, x, unitOfResult)
 	return rep, nil
 }
 
@@ -250,10 +247,7 @@ func eigenInto[U, T gemm.Float](ctx context.Context, c *core[U], q gemm.Matrix[T
 	if max(rep.LambdaMax, -rep.LambdaMin) > largest[T]() {
 		return rep, ErrRange
 	}
-	if descending {
-		reverseRows(z)
-	}
-	transpose(q, z)
+	transposeOrdered(q, z, descending)
 	for i, v := range d {
 		at := i
 		if descending {
@@ -280,14 +274,5 @@ func setIdentity[T gemm.Float](m gemm.Matrix[T]) {
 	for i := range m.Rows {
 		clear(m.Row(i))
 		m.Row(i)[i] = 1
-	}
-}
-
-func reverseRows[T gemm.Float](m gemm.Matrix[T]) {
-	for i, j := 0, m.Rows-1; i < j; i, j = i+1, j-1 {
-		a, b := m.Row(i), m.Row(j)
-		for k, v := range a {
-			a[k], b[k] = b[k], v
-		}
 	}
 }

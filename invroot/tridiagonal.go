@@ -5,6 +5,7 @@ import (
 	"math"
 
 	"github.com/asteria-runtime/asteria/gemm"
+	"github.com/asteria-runtime/asteria/gemm/vec"
 )
 
 // tridiagonal reduces a symmetric matrix, A = Qᵀ-free product H(n-1)…H(1) T H(1)…H(n-1),
@@ -101,14 +102,10 @@ func (t *tridiagonal[T]) column(a gemm.Matrix[T], r, q int) {
 
 // finish turns w = A*v into tau*(w - tau/2*(wᵀv)*v), the W of the update.
 func (t *tridiagonal[T]) finish(w, v []T, tau T) {
-	pair := t.pairs
-	_ = pair
 	dot := t.coef[:1]
 	t.k.dots(dot, gemm.Matrix[T]{Rows: 1, Cols: len(w), Stride: len(w), Data: w}, v)
 	half := -tau * tau * dot[0] / 2
-	for i, x := range v {
-		w[i] = tau*w[i] + half*x
-	}
+	vec.Axpby(half, v, tau, w)
 }
 
 // reflector turns x into v of H = I - tau*v*vᵀ with H*x = beta*e_last and v_last = 1.
@@ -124,10 +121,7 @@ func (t *tridiagonal[T]) reflector(x []T) (beta float64, tau T) {
 		return alpha, 0
 	}
 	beta = -math.Copysign(math.Sqrt(alpha*alpha+s), alpha)
-	scale := T(1 / (alpha - beta))
-	for i := range x[:last] {
-		x[i] *= scale
-	}
+	vec.Scale(T(1/(alpha-beta)), x[:last])
 	x[last] = 1
 	return beta, T((beta - alpha) / beta)
 }

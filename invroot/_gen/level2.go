@@ -100,14 +100,14 @@ func (g *gen) axpys(e elem, count int) {
 	g.end()
 }
 
-// symv handles four rows of a symmetric product: over the first n columns, whole
+// symv handles a few rows of a symmetric product: over the first n columns, whole
 // vectors, y += Σ xi[i]*row i and sums; over the next diag columns sums only. Then out[i] += sum i.
 // Each element of the matrix is read once.
-func (g *gen) symv(e elem) {
-	g.begin(e, "Symv4", "(n, diag int, a *%T, lda int, x, y, xi, out *%T)")
+func (g *gen) symv(e elem, count int) {
+	g.begin(e, fmt.Sprintf("Symv%d", count), "(n, diag int, a *%T, lda int, x, y, xi, out *%T)")
 	n, x, y, xi := g.ptr("n"), g.ptr("x"), g.ptr("y"), g.ptr("xi")
-	p := g.rows(4, g.ptr("a"), g.ptr("lda"))
-	var coef, sums [4]reg.VecVirtual
+	p := g.rows(count, g.ptr("a"), g.ptr("lda"))
+	coef, sums := make([]reg.VecVirtual, count), make([]reg.VecVirtual, count)
 	for i := range coef {
 		coef[i] = g.splatAt(e, operand.Mem{Base: xi, Disp: e.size * i})
 		sums[i] = g.zero()
@@ -115,26 +115,24 @@ func (g *gen) symv(e elem) {
 	xv := g.vec()
 	all := append([]reg.GPVirtual{x}, p...)
 	g.loop(e, "both", n, false, func(*tail) {
-		y0, y1 := g.vec(), g.vec()
+		var chain [2]reg.VecVirtual // two sums for y halve the latency of a column
+		chain[0], chain[1] = g.vec(), g.vec()
 		g.load(e, operand.Mem{Base: x}, xv, nil)
-		g.load(e, operand.Mem{Base: y}, y0, nil)
+		g.load(e, operand.Mem{Base: y}, chain[0], nil)
 		for i := range p {
 			r := g.vec()
 			g.load(e, operand.Mem{Base: p[i]}, r, nil)
 			g.fma(e, r, xv, sums[i])
-			switch { // two chains for y halve its latency
-			case i == 1 && e.size == 4:
-				g.VMULPS(r, coef[i], y1)
-			case i == 1:
-				g.VMULPD(r, coef[i], y1)
-			case i == 3:
-				g.fma(e, r, coef[i], y1)
-			default:
-				g.fma(e, r, coef[i], y0)
+			if i == 1 {
+				g.mul(e, r, coef[i], chain[1])
+			} else {
+				g.fma(e, r, coef[i], chain[i&1])
 			}
 		}
-		g.add(e, y1, y0, y0)
-		g.store(e, y0, operand.Mem{Base: y}, nil)
+		if count > 1 {
+			g.add(e, chain[1], chain[0], chain[0])
+		}
+		g.store(e, chain[0], operand.Mem{Base: y}, nil)
 	}, append(all, y)...)
 	diag := g.ptr("diag")
 	g.loop(e, "own", diag, true, func(t *tail) {

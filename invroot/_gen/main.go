@@ -63,7 +63,8 @@ func emit(dir string, s isa) error {
 		g.dots(e, 4)
 		g.axpys(e, 1)
 		g.axpys(e, 4)
-		g.symv(e)
+		g.symv(e, 1)
+		g.symv(e, 4)
 		g.rotate(e)
 		g.vector(e)
 	}
@@ -236,6 +237,14 @@ func (g *gen) fma(e elem, a, b operand.Op, c reg.VecVirtual) {
 		g.VFMADD231PS(a, b, c)
 	} else {
 		g.VFMADD231PD(a, b, c)
+	}
+}
+
+func (g *gen) mul(e elem, a, b operand.Op, c reg.VecVirtual) {
+	if e.size == 4 {
+		g.VMULPS(a, b, c)
+	} else {
+		g.VMULPD(a, b, c)
 	}
 }
 
