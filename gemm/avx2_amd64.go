@@ -66,6 +66,30 @@ func sTurnsAVX2() []func(*float32, int, *float32, int, int, int, int) {
 	}
 }
 
+func sSolveKernelsAVX2() []func(*wedge[float32]) {
+	return []func(*wedge[float32]){
+		nil,
+		sSolve1AVX2,
+		sSolve2AVX2,
+		sSolve3AVX2,
+		sSolve4AVX2,
+		sSolve5AVX2,
+		sSolve6AVX2,
+	}
+}
+
+func sTimesKernelsAVX2() []func(*wedge[float32]) {
+	return []func(*wedge[float32]){
+		nil,
+		sTimes1AVX2,
+		sTimes2AVX2,
+		sTimes3AVX2,
+		sTimes4AVX2,
+		sTimes5AVX2,
+		sTimes6AVX2,
+	}
+}
+
 func dTilesByRow1AVX2() []func(*tile[float64]) {
 	return []func(*tile[float64]){
 		nil,
@@ -121,6 +145,30 @@ func dTurnsAVX2() []func(*float64, int, *float64, int, int, int, int) {
 		dTurn2AVX2,
 		dTurn3AVX2,
 		dTurn4AVX2,
+	}
+}
+
+func dSolveKernelsAVX2() []func(*wedge[float64]) {
+	return []func(*wedge[float64]){
+		nil,
+		dSolve1AVX2,
+		dSolve2AVX2,
+		dSolve3AVX2,
+		dSolve4AVX2,
+		dSolve5AVX2,
+		dSolve6AVX2,
+	}
+}
+
+func dTimesKernelsAVX2() []func(*wedge[float64]) {
+	return []func(*wedge[float64]){
+		nil,
+		dTimes1AVX2,
+		dTimes2AVX2,
+		dTimes3AVX2,
+		dTimes4AVX2,
+		dTimes5AVX2,
+		dTimes6AVX2,
 	}
 }
 
@@ -289,6 +337,66 @@ func sTurn7AVX2(dst *float32, ldd int, src *float32, lds int, depth int, width i
 //go:noescape
 func sTurn8AVX2(dst *float32, ldd int, src *float32, lds int, depth int, width int, pad int)
 
+// sSolve1AVX2 works in a triangle of that order.
+//
+//go:noescape
+func sSolve1AVX2(t *wedge[float32])
+
+// sSolve2AVX2 works in a triangle of that order.
+//
+//go:noescape
+func sSolve2AVX2(t *wedge[float32])
+
+// sSolve3AVX2 works in a triangle of that order.
+//
+//go:noescape
+func sSolve3AVX2(t *wedge[float32])
+
+// sSolve4AVX2 works in a triangle of that order.
+//
+//go:noescape
+func sSolve4AVX2(t *wedge[float32])
+
+// sSolve5AVX2 works in a triangle of that order.
+//
+//go:noescape
+func sSolve5AVX2(t *wedge[float32])
+
+// sSolve6AVX2 works in a triangle of that order.
+//
+//go:noescape
+func sSolve6AVX2(t *wedge[float32])
+
+// sTimes1AVX2 works in a triangle of that order.
+//
+//go:noescape
+func sTimes1AVX2(t *wedge[float32])
+
+// sTimes2AVX2 works in a triangle of that order.
+//
+//go:noescape
+func sTimes2AVX2(t *wedge[float32])
+
+// sTimes3AVX2 works in a triangle of that order.
+//
+//go:noescape
+func sTimes3AVX2(t *wedge[float32])
+
+// sTimes4AVX2 works in a triangle of that order.
+//
+//go:noescape
+func sTimes4AVX2(t *wedge[float32])
+
+// sTimes5AVX2 works in a triangle of that order.
+//
+//go:noescape
+func sTimes5AVX2(t *wedge[float32])
+
+// sTimes6AVX2 works in a triangle of that order.
+//
+//go:noescape
+func sTimes6AVX2(t *wedge[float32])
+
 // sPeakAVX2 does n rounds of 12 multiply-adds of 8 elements.
 //
 //go:noescape
@@ -438,6 +546,66 @@ func dTurn3AVX2(dst *float64, ldd int, src *float64, lds int, depth int, width i
 //
 //go:noescape
 func dTurn4AVX2(dst *float64, ldd int, src *float64, lds int, depth int, width int, pad int)
+
+// dSolve1AVX2 works in a triangle of that order.
+//
+//go:noescape
+func dSolve1AVX2(t *wedge[float64])
+
+// dSolve2AVX2 works in a triangle of that order.
+//
+//go:noescape
+func dSolve2AVX2(t *wedge[float64])
+
+// dSolve3AVX2 works in a triangle of that order.
+//
+//go:noescape
+func dSolve3AVX2(t *wedge[float64])
+
+// dSolve4AVX2 works in a triangle of that order.
+//
+//go:noescape
+func dSolve4AVX2(t *wedge[float64])
+
+// dSolve5AVX2 works in a triangle of that order.
+//
+//go:noescape
+func dSolve5AVX2(t *wedge[float64])
+
+// dSolve6AVX2 works in a triangle of that order.
+//
+//go:noescape
+func dSolve6AVX2(t *wedge[float64])
+
+// dTimes1AVX2 works in a triangle of that order.
+//
+//go:noescape
+func dTimes1AVX2(t *wedge[float64])
+
+// dTimes2AVX2 works in a triangle of that order.
+//
+//go:noescape
+func dTimes2AVX2(t *wedge[float64])
+
+// dTimes3AVX2 works in a triangle of that order.
+//
+//go:noescape
+func dTimes3AVX2(t *wedge[float64])
+
+// dTimes4AVX2 works in a triangle of that order.
+//
+//go:noescape
+func dTimes4AVX2(t *wedge[float64])
+
+// dTimes5AVX2 works in a triangle of that order.
+//
+//go:noescape
+func dTimes5AVX2(t *wedge[float64])
+
+// dTimes6AVX2 works in a triangle of that order.
+//
+//go:noescape
+func dTimes6AVX2(t *wedge[float64])
 
 // dPeakAVX2 does n rounds of 12 multiply-adds of 4 elements.
 //

@@ -136,6 +136,46 @@ func sTurnsAVX512() []func(*float32, int, *float32, int, int, int, int) {
 	}
 }
 
+func sSolveKernelsAVX512() []func(*wedge[float32]) {
+	return []func(*wedge[float32]){
+		nil,
+		sSolve1AVX512,
+		sSolve2AVX512,
+		sSolve3AVX512,
+		sSolve4AVX512,
+		sSolve5AVX512,
+		sSolve6AVX512,
+		sSolve7AVX512,
+		sSolve8AVX512,
+		sSolve9AVX512,
+		sSolve10AVX512,
+		sSolve11AVX512,
+		sSolve12AVX512,
+		sSolve13AVX512,
+		sSolve14AVX512,
+	}
+}
+
+func sTimesKernelsAVX512() []func(*wedge[float32]) {
+	return []func(*wedge[float32]){
+		nil,
+		sTimes1AVX512,
+		sTimes2AVX512,
+		sTimes3AVX512,
+		sTimes4AVX512,
+		sTimes5AVX512,
+		sTimes6AVX512,
+		sTimes7AVX512,
+		sTimes8AVX512,
+		sTimes9AVX512,
+		sTimes10AVX512,
+		sTimes11AVX512,
+		sTimes12AVX512,
+		sTimes13AVX512,
+		sTimes14AVX512,
+	}
+}
+
 func dTilesByRow1AVX512() []func(*tile[float64]) {
 	return []func(*tile[float64]){
 		nil,
@@ -257,6 +297,46 @@ func dTurnsAVX512() []func(*float64, int, *float64, int, int, int, int) {
 		dTurn6AVX512,
 		dTurn7AVX512,
 		dTurn8AVX512,
+	}
+}
+
+func dSolveKernelsAVX512() []func(*wedge[float64]) {
+	return []func(*wedge[float64]){
+		nil,
+		dSolve1AVX512,
+		dSolve2AVX512,
+		dSolve3AVX512,
+		dSolve4AVX512,
+		dSolve5AVX512,
+		dSolve6AVX512,
+		dSolve7AVX512,
+		dSolve8AVX512,
+		dSolve9AVX512,
+		dSolve10AVX512,
+		dSolve11AVX512,
+		dSolve12AVX512,
+		dSolve13AVX512,
+		dSolve14AVX512,
+	}
+}
+
+func dTimesKernelsAVX512() []func(*wedge[float64]) {
+	return []func(*wedge[float64]){
+		nil,
+		dTimes1AVX512,
+		dTimes2AVX512,
+		dTimes3AVX512,
+		dTimes4AVX512,
+		dTimes5AVX512,
+		dTimes6AVX512,
+		dTimes7AVX512,
+		dTimes8AVX512,
+		dTimes9AVX512,
+		dTimes10AVX512,
+		dTimes11AVX512,
+		dTimes12AVX512,
+		dTimes13AVX512,
+		dTimes14AVX512,
 	}
 }
 
@@ -715,6 +795,146 @@ func sTurn15AVX512(dst *float32, ldd int, src *float32, lds int, depth int, widt
 //go:noescape
 func sTurn16AVX512(dst *float32, ldd int, src *float32, lds int, depth int, width int, pad int)
 
+// sSolve1AVX512 works in a triangle of that order.
+//
+//go:noescape
+func sSolve1AVX512(t *wedge[float32])
+
+// sSolve2AVX512 works in a triangle of that order.
+//
+//go:noescape
+func sSolve2AVX512(t *wedge[float32])
+
+// sSolve3AVX512 works in a triangle of that order.
+//
+//go:noescape
+func sSolve3AVX512(t *wedge[float32])
+
+// sSolve4AVX512 works in a triangle of that order.
+//
+//go:noescape
+func sSolve4AVX512(t *wedge[float32])
+
+// sSolve5AVX512 works in a triangle of that order.
+//
+//go:noescape
+func sSolve5AVX512(t *wedge[float32])
+
+// sSolve6AVX512 works in a triangle of that order.
+//
+//go:noescape
+func sSolve6AVX512(t *wedge[float32])
+
+// sSolve7AVX512 works in a triangle of that order.
+//
+//go:noescape
+func sSolve7AVX512(t *wedge[float32])
+
+// sSolve8AVX512 works in a triangle of that order.
+//
+//go:noescape
+func sSolve8AVX512(t *wedge[float32])
+
+// sSolve9AVX512 works in a triangle of that order.
+//
+//go:noescape
+func sSolve9AVX512(t *wedge[float32])
+
+// sSolve10AVX512 works in a triangle of that order.
+//
+//go:noescape
+func sSolve10AVX512(t *wedge[float32])
+
+// sSolve11AVX512 works in a triangle of that order.
+//
+//go:noescape
+func sSolve11AVX512(t *wedge[float32])
+
+// sSolve12AVX512 works in a triangle of that order.
+//
+//go:noescape
+func sSolve12AVX512(t *wedge[float32])
+
+// sSolve13AVX512 works in a triangle of that order.
+//
+//go:noescape
+func sSolve13AVX512(t *wedge[float32])
+
+// sSolve14AVX512 works in a triangle of that order.
+//
+//go:noescape
+func sSolve14AVX512(t *wedge[float32])
+
+// sTimes1AVX512 works in a triangle of that order.
+//
+//go:noescape
+func sTimes1AVX512(t *wedge[float32])
+
+// sTimes2AVX512 works in a triangle of that order.
+//
+//go:noescape
+func sTimes2AVX512(t *wedge[float32])
+
+// sTimes3AVX512 works in a triangle of that order.
+//
+//go:noescape
+func sTimes3AVX512(t *wedge[float32])
+
+// sTimes4AVX512 works in a triangle of that order.
+//
+//go:noescape
+func sTimes4AVX512(t *wedge[float32])
+
+// sTimes5AVX512 works in a triangle of that order.
+//
+//go:noescape
+func sTimes5AVX512(t *wedge[float32])
+
+// sTimes6AVX512 works in a triangle of that order.
+//
+//go:noescape
+func sTimes6AVX512(t *wedge[float32])
+
+// sTimes7AVX512 works in a triangle of that order.
+//
+//go:noescape
+func sTimes7AVX512(t *wedge[float32])
+
+// sTimes8AVX512 works in a triangle of that order.
+//
+//go:noescape
+func sTimes8AVX512(t *wedge[float32])
+
+// sTimes9AVX512 works in a triangle of that order.
+//
+//go:noescape
+func sTimes9AVX512(t *wedge[float32])
+
+// sTimes10AVX512 works in a triangle of that order.
+//
+//go:noescape
+func sTimes10AVX512(t *wedge[float32])
+
+// sTimes11AVX512 works in a triangle of that order.
+//
+//go:noescape
+func sTimes11AVX512(t *wedge[float32])
+
+// sTimes12AVX512 works in a triangle of that order.
+//
+//go:noescape
+func sTimes12AVX512(t *wedge[float32])
+
+// sTimes13AVX512 works in a triangle of that order.
+//
+//go:noescape
+func sTimes13AVX512(t *wedge[float32])
+
+// sTimes14AVX512 works in a triangle of that order.
+//
+//go:noescape
+func sTimes14AVX512(t *wedge[float32])
+
 // sPeakAVX512 does n rounds of 12 multiply-adds of 16 elements.
 //
 //go:noescape
@@ -1134,6 +1354,146 @@ func dTurn7AVX512(dst *float64, ldd int, src *float64, lds int, depth int, width
 //
 //go:noescape
 func dTurn8AVX512(dst *float64, ldd int, src *float64, lds int, depth int, width int, pad int)
+
+// dSolve1AVX512 works in a triangle of that order.
+//
+//go:noescape
+func dSolve1AVX512(t *wedge[float64])
+
+// dSolve2AVX512 works in a triangle of that order.
+//
+//go:noescape
+func dSolve2AVX512(t *wedge[float64])
+
+// dSolve3AVX512 works in a triangle of that order.
+//
+//go:noescape
+func dSolve3AVX512(t *wedge[float64])
+
+// dSolve4AVX512 works in a triangle of that order.
+//
+//go:noescape
+func dSolve4AVX512(t *wedge[float64])
+
+// dSolve5AVX512 works in a triangle of that order.
+//
+//go:noescape
+func dSolve5AVX512(t *wedge[float64])
+
+// dSolve6AVX512 works in a triangle of that order.
+//
+//go:noescape
+func dSolve6AVX512(t *wedge[float64])
+
+// dSolve7AVX512 works in a triangle of that order.
+//
+//go:noescape
+func dSolve7AVX512(t *wedge[float64])
+
+// dSolve8AVX512 works in a triangle of that order.
+//
+//go:noescape
+func dSolve8AVX512(t *wedge[float64])
+
+// dSolve9AVX512 works in a triangle of that order.
+//
+//go:noescape
+func dSolve9AVX512(t *wedge[float64])
+
+// dSolve10AVX512 works in a triangle of that order.
+//
+//go:noescape
+func dSolve10AVX512(t *wedge[float64])
+
+// dSolve11AVX512 works in a triangle of that order.
+//
+//go:noescape
+func dSolve11AVX512(t *wedge[float64])
+
+// dSolve12AVX512 works in a triangle of that order.
+//
+//go:noescape
+func dSolve12AVX512(t *wedge[float64])
+
+// dSolve13AVX512 works in a triangle of that order.
+//
+//go:noescape
+func dSolve13AVX512(t *wedge[float64])
+
+// dSolve14AVX512 works in a triangle of that order.
+//
+//go:noescape
+func dSolve14AVX512(t *wedge[float64])
+
+// dTimes1AVX512 works in a triangle of that order.
+//
+//go:noescape
+func dTimes1AVX512(t *wedge[float64])
+
+// dTimes2AVX512 works in a triangle of that order.
+//
+//go:noescape
+func dTimes2AVX512(t *wedge[float64])
+
+// dTimes3AVX512 works in a triangle of that order.
+//
+//go:noescape
+func dTimes3AVX512(t *wedge[float64])
+
+// dTimes4AVX512 works in a triangle of that order.
+//
+//go:noescape
+func dTimes4AVX512(t *wedge[float64])
+
+// dTimes5AVX512 works in a triangle of that order.
+//
+//go:noescape
+func dTimes5AVX512(t *wedge[float64])
+
+// dTimes6AVX512 works in a triangle of that order.
+//
+//go:noescape
+func dTimes6AVX512(t *wedge[float64])
+
+// dTimes7AVX512 works in a triangle of that order.
+//
+//go:noescape
+func dTimes7AVX512(t *wedge[float64])
+
+// dTimes8AVX512 works in a triangle of that order.
+//
+//go:noescape
+func dTimes8AVX512(t *wedge[float64])
+
+// dTimes9AVX512 works in a triangle of that order.
+//
+//go:noescape
+func dTimes9AVX512(t *wedge[float64])
+
+// dTimes10AVX512 works in a triangle of that order.
+//
+//go:noescape
+func dTimes10AVX512(t *wedge[float64])
+
+// dTimes11AVX512 works in a triangle of that order.
+//
+//go:noescape
+func dTimes11AVX512(t *wedge[float64])
+
+// dTimes12AVX512 works in a triangle of that order.
+//
+//go:noescape
+func dTimes12AVX512(t *wedge[float64])
+
+// dTimes13AVX512 works in a triangle of that order.
+//
+//go:noescape
+func dTimes13AVX512(t *wedge[float64])
+
+// dTimes14AVX512 works in a triangle of that order.
+//
+//go:noescape
+func dTimes14AVX512(t *wedge[float64])
 
 // dPeakAVX512 does n rounds of 12 multiply-adds of 8 elements.
 //

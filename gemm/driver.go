@@ -68,6 +68,9 @@ type kit[T Float] struct {
 // scratch is the state of one call: the job, and a lane a worker.
 type scratch[T Float] struct {
 	job   job[T]
+	batch batchJob[T]
+	tri   triangleJob[T]
+	rec   recursion[T]
 	lanes []*lane[T]
 }
 
@@ -77,22 +80,29 @@ type lane[T Float] struct {
 	t      tile[T]
 	pa, pb []T
 	fetch  fetcher[T]
+	job    job[T] // of a batch
 	_      [64]byte
 }
 
 // take returns scratch with a lane for each of threads workers.
 func (w *kit[T]) take(threads int) *scratch[T] {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if n := len(w.free); n > 0 {
-		s := w.free[n-1]
-		w.free = w.free[:n-1]
-		return s
-	}
-	s := &scratch[T]{}
-	for range threads {
+	s := w.pop()
+	for len(s.lanes) < threads {
 		s.lanes = append(s.lanes, &lane[T]{})
 	}
+	return s
+}
+
+// pop returns free or new scratch.
+func (w *kit[T]) pop() *scratch[T] {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	n := len(w.free)
+	if n == 0 {
+		return &scratch[T]{}
+	}
+	s := w.free[n-1]
+	w.free = w.free[:n-1]
 	return s
 }
 
@@ -100,7 +110,9 @@ func (w *kit[T]) take(threads int) *scratch[T] {
 func (w *kit[T]) give(s *scratch[T]) {
 	s.job.product = product[T]{}
 	for _, l := range s.lanes {
-		l.t.a, l.t.b, l.t.c = nil, nil, nil
+		l.t.a, l.t.b, l.t.c, l.t.ahead = nil, nil, nil, nil
+		l.fetch.areas = [2]area[T]{}
+		l.job.product = product[T]{}
 	}
 	w.mu.Lock()
 	w.free = append(w.free, s)
@@ -145,30 +157,67 @@ func multiply[T Float](e *Engine, p *product[T]) {
 	w.give(s)
 }
 
-// reserve makes the buffers that the plan needs, before the workers start.
-func (j *job[T]) reserve() {
-	for _, l := range j.s.lanes {
-		if j.packA {
-			l.pa = grow(l.pa, j.height*j.depth)
-		}
-		if j.packB || j.n%j.lanes != 0 {
-			l.pb = grow(l.pb, j.vectors*j.lanes*j.depth)
-		}
+// multiplyOn runs p on the calling goroutine with the scratch of an outer call.
+func multiplyOn[T Float](f *family[T], s *scratch[T], p *product[T]) {
+	j := &s.job
+	j.product, j.family, j.s = *p, f, s
+	j.plan = f.planFor(p, 1)
+	j.reserveLane(s.lanes[0])
+	for i := range j.mchunks * j.nchunks {
+		j.chunk(s.lanes[0], i)
 	}
 }
 
-// Do works on one chunk: rows [i0, i1) by columns [j0, j1) over all of k.
-func (j *job[T]) Do(chunk, worker int) {
+// reserve makes the buffers that the plan needs, before the workers start.
+func (j *job[T]) reserve() {
+	for _, l := range j.s.lanes {
+		j.reserveLane(l)
+	}
+}
+
+func (j *job[T]) reserveLane(l *lane[T]) {
+	if j.packA {
+		l.pa = grow(l.pa, j.height*j.depth)
+	}
+	if j.packB || j.n%j.lanes != 0 {
+		l.pb = grow(l.pb, j.vectors*j.lanes*j.depth)
+	}
+}
+
+// Do works on one chunk on a worker's lane.
+func (j *job[T]) Do(chunk, worker int) { j.chunk(j.s.lanes[worker], chunk) }
+
+// chunk works on rows [i0, i1) by columns [j0, j1) over all of k.
+func (j *job[T]) chunk(l *lane[T], chunk int) {
 	i0, i1 := span(j.m, j.mchunks, chunk/j.nchunks)
 	j0, j1 := span(ceil(j.n, j.lanes), j.nchunks, chunk%j.nchunks)
 	j0, j1 = j0*j.lanes, min(j1*j.lanes, j.n)
 	if j.lower && j0 >= i1 {
 		return
 	}
-	l := j.s.lanes[worker]
+	j.report(i0, i1, j0, j1)
 	for k0 := 0; k0 < j.k; k0 += j.depth {
 		j.slice(l, i0, i1, j0, j1, k0, min(j.depth, j.k-k0))
 	}
+}
+
+// report tells the race detector what a chunk reads and writes.
+func (j *job[T]) report(i0, i1, j0, j1 int) {
+	if j.ta {
+		raceRead(j.opA(i0, 0), j.lda, j.k, i1-i0)
+	} else {
+		raceRead(j.opA(i0, 0), j.lda, i1-i0, j.k)
+	}
+	if j.tb {
+		raceRead(j.opB(0, j0), j.ldb, j1-j0, j.k)
+	} else {
+		raceRead(j.opB(0, j0), j.ldb, j.k, j1-j0)
+	}
+	if j.lower {
+		raceWriteLower(j.c[i0*j.ldc+j0:], j.ldc, i1-i0, j1-j0, i0-j0)
+		return
+	}
+	raceWrite(j.c[i0*j.ldc+j0:], j.ldc, i1-i0, j1-j0)
 }
 
 // slice adds the product over k in [k0, k0+kn) to one chunk.

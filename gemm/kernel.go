@@ -94,6 +94,11 @@ type family[T Float] struct {
 	// byRow and byCol hold the kernels for row-major and k-major a, by vectors and rows.
 	byRow, byCol [][]func(*tile[T])
 
+	// leaf is the largest order of the triangular kernels solve and times, which
+	// are indexed by order and take panels of up to two vectors.
+	leaf         int
+	solve, times []func(*wedge[T])
+
 	// copyPanel sets dst[r*ldd+x] = src[r*lds+x] for r < depth, x < width, and
 	// zero for x in [width, pad).
 	copyPanel func(dst []T, ldd int, src []T, lds, depth, width, pad int)

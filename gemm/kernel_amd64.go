@@ -29,8 +29,9 @@ func families(k Kernel) (*family[float32], *family[float64]) {
 func familySAVX512() *family[float32] {
 	return &family[float32]{
 		lanes: 16, vectors: 3, rows: []int{0, 14, 14, 9},
-		byRow:     [][]func(*tile[float32]){nil, sTilesByRow1AVX512(), sTilesByRow2AVX512(), sTilesByRow3AVX512()},
-		byCol:     [][]func(*tile[float32]){nil, sTilesByCol1AVX512(), sTilesByCol2AVX512(), sTilesByCol3AVX512()},
+		byRow: [][]func(*tile[float32]){nil, sTilesByRow1AVX512(), sTilesByRow2AVX512(), sTilesByRow3AVX512()},
+		byCol: [][]func(*tile[float32]){nil, sTilesByCol1AVX512(), sTilesByCol2AVX512(), sTilesByCol3AVX512()},
+		leaf:  14, solve: sSolveKernelsAVX512(), times: sTimesKernelsAVX512(),
 		copyPanel: copyWith(sCopyAVX512), turnPanel: turnWith(sTurnsAVX512()),
 		peak:     func(n int) int { sPeakAVX512(n); return n * 12 * 16 },
 		blocking: blocking{kc: 512, mc: 504, inPlaceA: 160 << 10, inPlaceB: 96 << 10},
@@ -40,8 +41,9 @@ func familySAVX512() *family[float32] {
 func familyDAVX512() *family[float64] {
 	return &family[float64]{
 		lanes: 8, vectors: 3, rows: []int{0, 14, 14, 9},
-		byRow:     [][]func(*tile[float64]){nil, dTilesByRow1AVX512(), dTilesByRow2AVX512(), dTilesByRow3AVX512()},
-		byCol:     [][]func(*tile[float64]){nil, dTilesByCol1AVX512(), dTilesByCol2AVX512(), dTilesByCol3AVX512()},
+		byRow: [][]func(*tile[float64]){nil, dTilesByRow1AVX512(), dTilesByRow2AVX512(), dTilesByRow3AVX512()},
+		byCol: [][]func(*tile[float64]){nil, dTilesByCol1AVX512(), dTilesByCol2AVX512(), dTilesByCol3AVX512()},
+		leaf:  14, solve: dSolveKernelsAVX512(), times: dTimesKernelsAVX512(),
 		copyPanel: copyWith(dCopyAVX512), turnPanel: turnWith(dTurnsAVX512()),
 		peak:     func(n int) int { dPeakAVX512(n); return n * 12 * 8 },
 		blocking: blocking{kc: 512, mc: 252, inPlaceA: 80 << 10, inPlaceB: 48 << 10},
@@ -51,8 +53,9 @@ func familyDAVX512() *family[float64] {
 func familySAVX2() *family[float32] {
 	return &family[float32]{
 		lanes: 8, vectors: 2, rows: []int{0, 6, 6},
-		byRow:     [][]func(*tile[float32]){nil, sTilesByRow1AVX2(), sTilesByRow2AVX2()},
-		byCol:     [][]func(*tile[float32]){nil, sTilesByCol1AVX2(), sTilesByCol2AVX2()},
+		byRow: [][]func(*tile[float32]){nil, sTilesByRow1AVX2(), sTilesByRow2AVX2()},
+		byCol: [][]func(*tile[float32]){nil, sTilesByCol1AVX2(), sTilesByCol2AVX2()},
+		leaf:  6, solve: sSolveKernelsAVX2(), times: sTimesKernelsAVX2(),
 		copyPanel: copyWith(sCopyAVX2), turnPanel: turnWith(sTurnsAVX2()),
 		peak:     func(n int) int { sPeakAVX2(n); return n * 12 * 8 },
 		blocking: blocking{kc: 384, mc: 252, inPlaceA: 48 << 10, inPlaceB: 48 << 10},
@@ -62,8 +65,9 @@ func familySAVX2() *family[float32] {
 func familyDAVX2() *family[float64] {
 	return &family[float64]{
 		lanes: 4, vectors: 2, rows: []int{0, 6, 6},
-		byRow:     [][]func(*tile[float64]){nil, dTilesByRow1AVX2(), dTilesByRow2AVX2()},
-		byCol:     [][]func(*tile[float64]){nil, dTilesByCol1AVX2(), dTilesByCol2AVX2()},
+		byRow: [][]func(*tile[float64]){nil, dTilesByRow1AVX2(), dTilesByRow2AVX2()},
+		byCol: [][]func(*tile[float64]){nil, dTilesByCol1AVX2(), dTilesByCol2AVX2()},
+		leaf:  6, solve: dSolveKernelsAVX2(), times: dTimesKernelsAVX2(),
 		copyPanel: copyWith(dCopyAVX2), turnPanel: turnWith(dTurnsAVX2()),
 		peak:     func(n int) int { dPeakAVX2(n); return n * 12 * 4 },
 		blocking: blocking{kc: 384, mc: 126, inPlaceA: 24 << 10, inPlaceB: 24 << 10},

@@ -9,8 +9,13 @@ func genericFamily[T Float]() *family[T] {
 	f := &family[T]{
 		lanes: 4, vectors: 1, rows: []int{0, 4}, masked: true,
 		byRow: make([][]func(*tile[T]), 2), byCol: make([][]func(*tile[T]), 2),
+		leaf:      8,
 		copyPanel: copyPanel[T], turnPanel: turnPanel[T], peak: peak[T],
 		blocking: blocking{kc: 256, mc: 128, inPlaceA: 4 << 10, inPlaceB: 4 << 10},
+	}
+	for range f.leaf + 1 {
+		f.solve = append(f.solve, solveWedge[T])
+		f.times = append(f.times, timesWedge[T])
 	}
 	for range 5 {
 		f.byRow[1] = append(f.byRow[1], tileByRow[T])

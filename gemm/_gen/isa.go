@@ -47,6 +47,8 @@ type elem struct {
 	loadZ          func(*build.Context, operand.Op, operand.Op, operand.Op)
 	maskMove       func(*build.Context, operand.Op, operand.Op, operand.Op)
 	fmaBcst        func(*build.Context, ...operand.Op)
+	fnma           func(*build.Context, ...operand.Op)
+	div            func(*build.Context, ...operand.Op)
 }
 
 var single = elem{
@@ -59,6 +61,8 @@ var single = elem{
 	loadZ:     (*build.Context).VMOVUPS_Z,
 	maskMove:  (*build.Context).VMASKMOVPS,
 	fmaBcst:   (*build.Context).VFMADD231PS_BCST,
+	fnma:      (*build.Context).VFNMADD231PS,
+	div:       (*build.Context).VDIVPS,
 }
 
 var double = elem{
@@ -71,6 +75,8 @@ var double = elem{
 	loadZ:     (*build.Context).VMOVUPD_Z,
 	maskMove:  (*build.Context).VMASKMOVPD,
 	fmaBcst:   (*build.Context).VFMADD231PD_BCST,
+	fnma:      (*build.Context).VFNMADD231PD,
+	div:       (*build.Context).VDIVPD,
 }
 
 // lanes is how many elements a vector of s holds.

@@ -116,6 +116,7 @@ func (g *gen) family(e elem) {
 	}
 	g.copyKernel(e)
 	g.turnKernels(e)
+	g.wedgeKernels(e)
 	g.peakKernel(e)
 }
 

@@ -92,7 +92,11 @@ func (g *gen) copyLoop(e elem, p packArgs, label string, ahead reg.Register, v [
 
 // masks returns the masks of the first n columns, one a vector of the widest tile.
 func (g *gen) masks(e elem, param string) []reg.Register {
-	n := g.Load(g.Param(param), g.GP64())
+	return g.masksOf(e, g.Load(g.Param(param), g.GP64()))
+}
+
+// masksOf is masks with n in a register, which it uses up.
+func (g *gen) masksOf(e elem, n reg.Register) []reg.Register {
 	if g.isa.bytes == 64 {
 		m := g.GP64()
 		g.MOVQ(I64(-1), m)
