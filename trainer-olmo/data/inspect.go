@@ -39,7 +39,12 @@ func (l *Loader) Inspect(k int64) ([]Span, error) {
 		return nil, err
 	}
 	byFile := map[int][]Span{}
+	rows := map[uint32][]int{} // an order that was padded has instances twice
 	for i, instance := range row {
+		rows[instance] = append(rows[instance], i)
+		if len(rows[instance]) > 1 {
+			continue
+		}
 		for _, p := range l.set.of(nil, int64(instance)) {
 			byFile[p.file] = append(byFile[p.file], Span{Row: i, Instance: instance, File: l.files[p.file].path,
 				Start: p.start, End: p.end, Document: -1, DocStart: p.start, DocEnd: p.end})
@@ -51,7 +56,11 @@ func (l *Loader) Inspect(k int64) ([]Span, error) {
 		if err != nil {
 			return nil, err
 		}
-		spans = append(spans, found...)
+		for _, s := range found {
+			for _, s.Row = range rows[s.Instance] {
+				spans = append(spans, s)
+			}
+		}
 	}
 	slices.SortFunc(spans, func(a, b Span) int {
 		return cmp.Or(cmp.Compare(a.Row, b.Row), cmp.Compare(a.File, b.File), cmp.Compare(a.Start, b.Start))
@@ -93,7 +102,7 @@ func (l *Loader) scanDocuments(f *tokenFile, visit func(Span) bool) error {
 }
 
 // cutter intersects documents, which come in order, with wanted extents, sorted
-// by start. Extents do not overlap: an instance is in an epoch once.
+// by start, of which no two overlap.
 type cutter struct {
 	wanted []Span
 	spans  []Span

@@ -71,6 +71,20 @@ func TestInspectWithoutDocuments(t *testing.T) {
 	wantError(t, err, "batch -1")
 }
 
+func TestInspectShowsAnInstanceInEachOfItsRows(t *testing.T) {
+	cfg := small(writeTokens(t, 1, count(8, 200)...)) // two instances, four ranks
+	cfg.Order, cfg.KeepLast, cfg.WorldSize, cfg.BatchInstances, cfg.EOS = OrderLegacy, true, 4, 4, intp(3)
+	spans, err := mustOpen(t, cfg).Inspect(0)
+	if err != nil || len(spans) != 4 {
+		t.Fatalf("%+v, %v", spans, err)
+	}
+	for row, s := range spans {
+		if s.Row != row || s.Instance != spans[row%2].Instance || s.Document != int64(s.Instance) {
+			t.Errorf("row %d: %s", row, describe(s))
+		}
+	}
+}
+
 // TestInspectCoversTheBatch: whatever the files and the kind, the spans of a row
 // are exactly the tokens of its pieces.
 func TestInspectCoversTheBatch(t *testing.T) {
