@@ -59,6 +59,10 @@ func (c Config) prepared(kind string, files []string, tok tokenizer.Tokenizer, b
 	return paths, nil
 }
 
+// cacheKey names what prepare would write: the rules of this package, the
+// tokenizer's mapping, and each file's shown name, size and content. Reading all
+// text at every start costs about a second a gigabyte; a time stamp would be
+// cheaper and wrong after a checkout or a copy.
 func (o TokenizeOptions) cacheKey() (string, error) {
 	h := sha256.New()
 	fmt.Fprintf(h, "asteria cache %d\n%s\n", cacheVersion, o.Tokenizer.Hash())

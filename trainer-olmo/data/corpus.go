@@ -83,6 +83,8 @@ func (c Config) findGoRoot() (string, error) {
 	return root, checkGoRoot(root)
 }
 
+// checkGoRoot looks for a package that every Go tree has, so that a mistyped
+// folder is told from a tree without sources.
 func checkGoRoot(root string) error {
 	if info, err := os.Stat(filepath.Join(root, "src", "fmt")); err != nil || !info.IsDir() {
 		return fmt.Errorf("data: %s is not the root of a Go tree: it has no src/fmt", root)

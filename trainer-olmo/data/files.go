@@ -31,6 +31,7 @@ type reader struct {
 	whose string // whose ids the vocabulary has, for errors
 }
 
+// openFile is a file with the reader's clock at its last use.
 type openFile struct {
 	file *os.File
 	used int64
@@ -54,6 +55,7 @@ func (r *reader) at(path string, offset int64, n int) ([]byte, error) {
 	return nil, fmt.Errorf("data: read %s at byte %d: %w", path, offset, err)
 }
 
+// handle opens a file, or finds it open. It allocates only when it opens.
 func (r *reader) handle(path string) (*os.File, error) {
 	r.clock++
 	if f := r.open[path]; f != nil {
@@ -74,6 +76,8 @@ func (r *reader) handle(path string) (*os.File, error) {
 	return f, nil
 }
 
+// closeOldest makes room for one more file. A linear search is enough: it happens
+// once for every file opened, which costs far more.
 func (r *reader) closeOldest() {
 	oldest, at := "", int64(0)
 	for path, f := range r.open {
@@ -85,6 +89,7 @@ func (r *reader) closeOldest() {
 	delete(r.open, oldest)
 }
 
+// close closes all files; the reader can be used again and opens them anew.
 func (r *reader) close() error {
 	var errs []error
 	for _, f := range r.open {
@@ -139,6 +144,8 @@ func statTokens(path string, w Width) (int64, error) {
 	return size / int64(w), nil
 }
 
+// fileSize is the size of a regular file. Folders and pipes are refused here,
+// where the message can say so, rather than at the first read.
 func fileSize(path string) (int64, error) {
 	info, err := os.Stat(path)
 	if err != nil {

@@ -92,6 +92,8 @@ type reading struct {
 	zstd *zstd.Decoder
 }
 
+// openText opens a file for reading its text. Memory of the zstd decoder is
+// bounded: a frame may ask for a window of any size.
 func openText(path string) (*reading, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -112,6 +114,7 @@ func openText(path string) (*reading, error) {
 	return r, nil
 }
 
+// close ends the decompression, which may own goroutines, then the file.
 func (r *reading) close() {
 	if r.zstd != nil {
 		r.zstd.Close()
@@ -140,6 +143,8 @@ func (o TokenizeOptions) eachDocument(path, name string, visit func(document) er
 	return visit(document{text: text, id: name, path: name, line: 1})
 }
 
+// eachLine reads JSON lines: empty lines are skipped but counted, so that line
+// numbers are those an editor shows.
 func (o TokenizeOptions) eachLine(r io.Reader, path, name string, visit func(document) error) error {
 	in := bufio.NewReaderSize(r, 1<<16)
 	var buf []byte
@@ -200,6 +205,7 @@ func (o TokenizeOptions) parseLine(raw []byte) (document, error) {
 	return document{text: []byte(*text), id: idText(object[orDefault(o.IDKey, "id")])}, nil
 }
 
+// keysOf lists what an object has, for the message about what it lacks.
 func keysOf(object map[string]json.RawMessage) []string {
 	keys := make([]string, 0, len(object))
 	for k := range object {

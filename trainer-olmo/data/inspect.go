@@ -188,6 +188,8 @@ func parseDocuments(in io.Reader, tokens int64, visit func(Span) bool) error {
 	}
 }
 
+// documentOf reads one line of a list. Start and end are required; the rest is
+// for people, and other tools write it differently.
 func documentOf(rec []string) (Span, error) {
 	if len(rec) < 2 {
 		return Span{}, fmt.Errorf("%d columns, allowed start,end,id,path,line", len(rec))

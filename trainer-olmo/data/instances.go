@@ -38,6 +38,7 @@ func fixedInstances(parts []extent, seq, target int64) *instanceSet {
 	return s
 }
 
+// count is the number of instances over all files.
 func (s *instanceSet) count() int64 {
 	if s.first != nil {
 		return int64(len(s.first)) - 1
@@ -154,6 +155,7 @@ func locate(docs []extent, instance []int32, group []int, bases []int64) []piece
 	return pieces
 }
 
+// indexRange is 0…n−1.
 func indexRange(n int) []int {
 	s := make([]int, n)
 	for i := range s {

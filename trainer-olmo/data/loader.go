@@ -55,6 +55,8 @@ const (
 	openAll
 )
 
+// openEval opens a part and fixes its order: instance j of m, taken from n, is
+// ⌊j·n/m⌋, so that a small evaluation still samples all of the data.
 func openEval(cfg Config, tokens int64, p part) (*Loader, error) {
 	l, err := open(cfg, p)
 	if err != nil {
@@ -73,6 +75,7 @@ func openEval(cfg Config, tokens int64, p part) (*Loader, error) {
 	return l, nil
 }
 
+// open validates, then opens; on an error nothing stays open.
 func open(cfg Config, p part) (*Loader, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -84,6 +87,8 @@ func open(cfg Config, p part) (*Loader, error) {
 	return l, nil
 }
 
+// open does the work in the order in which faults are cheapest to explain: names
+// and metadata, ids, the split, the instances, and last whether they suffice.
 func (l *Loader) open(p part) error {
 	src, err := openSource(l.cfg, &l.reader)
 	if err != nil {
@@ -177,6 +182,8 @@ func (l *Loader) Files() []string {
 // with equal fingerprints can continue each other's run.
 func (l *Loader) Fingerprint() string { return l.print }
 
+// fingerprint writes each fact on a line of its own with a version in front, so
+// that no two sets of facts have the same text.
 func (l *Loader) fingerprint() string {
 	c, v := l.cfg, l.vocab
 	h := sha256.New()
@@ -234,6 +241,7 @@ func (l *Loader) shape(b *Batch, rows int) {
 	b.DocLens = b.DocLens[:rows]
 }
 
+// nilUnless is s with length n, or nil where the batch has no such mask.
 func nilUnless(want bool, s []bool, n int) []bool {
 	if !want {
 		return nil
@@ -271,6 +279,7 @@ func (l *Loader) fill(b *Batch, row int) error {
 	return nil
 }
 
+// sub is mask[lo:hi] for a mask that may be absent.
 func sub(mask []bool, lo, hi int) []bool {
 	if mask == nil {
 		return nil
@@ -278,6 +287,8 @@ func sub(mask []bool, lo, hi int) []bool {
 	return mask[lo:hi]
 }
 
+// read fills one piece of a row. Files without a mask of their own predict every
+// token, also where other files of the set have masks.
 func (l *Loader) read(p piece, tokens []int32, mask []bool) error {
 	f := &l.files[p.file]
 	if err := l.reader.tokens(tokens, f, p.extent, l.vocab.natural); err != nil {

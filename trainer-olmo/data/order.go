@@ -150,6 +150,9 @@ func (s *schedule) row(k int64) ([]uint32, int64, error) {
 	return s.current[first:min(first+s.batch, len(s.current))], epoch, nil
 }
 
+// load computes an epoch's order in the memory of the last one. It is a function
+// of the epoch alone: neither the batches served before nor the epoch they came
+// from have a part in it, which is what makes a resume exact.
 func (s *schedule) load(epoch int64) {
 	switch {
 	case s.fixed != nil:

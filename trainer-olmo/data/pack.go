@@ -5,6 +5,7 @@ import "math/bits"
 // extent is a run of tokens of one file: [start, end).
 type extent struct{ start, end int64 }
 
+// length is the number of tokens.
 func (e extent) length() int64 { return e.end - e.start }
 
 // shorten applies a strategy to documents longer than limit: truncate drops the
@@ -69,6 +70,7 @@ type bins struct {
 	queues [][]int // instances by space
 }
 
+// newBins begins without instances: only a new one, of space limit, is there.
 func newBins(limit int) *bins {
 	b := &bins{limit: limit, tree: make([]int, 2*limit), queues: make([][]int, limit+1)}
 	b.set(limit, limit)
@@ -137,11 +139,13 @@ func argsort(keys []int64) []int {
 	return order
 }
 
+// argsorter sorts indices by their keys, in place.
 type argsorter struct {
 	keys  []int64
 	order []int
 }
 
+// less and swap work on positions in the order, not on keys.
 func (s argsorter) less(i, j int) bool { return s.keys[s.order[i]] < s.keys[s.order[j]] }
 func (s argsorter) swap(i, j int)      { s.order[i], s.order[j] = s.order[j], s.order[i] }
 
@@ -166,6 +170,9 @@ func (s argsorter) sort(lo, hi, depth int) {
 	s.insertion(lo, hi)
 }
 
+// partition orders the first, middle and last element, takes the middle one as
+// the pivot, hides it next to the end, and returns where it comes to stand. The
+// ordered ends stop both scans, which therefore need no bounds check of their own.
 func (s argsorter) partition(lo, hi int) int {
 	mid := lo + (hi-lo)/2
 	if s.less(mid, lo) {
@@ -194,6 +201,7 @@ func (s argsorter) partition(lo, hi int) int {
 	return i
 }
 
+// insertion is stable: equal keys keep the order they have.
 func (s argsorter) insertion(lo, hi int) {
 	for i := lo + 1; i <= hi; i++ {
 		for j := i; j > lo && s.less(j, j-1); j-- {

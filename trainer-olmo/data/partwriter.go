@@ -47,6 +47,7 @@ type sink struct {
 	file *os.File
 }
 
+// newSink creates a file; a file of that name is cut.
 func newSink(path string) (*sink, error) {
 	f, err := os.Create(path)
 	if err != nil {
@@ -60,6 +61,8 @@ func (s *sink) finish() error {
 	return errors.Join(s.Flush(), s.file.Sync(), s.file.Close())
 }
 
+// newPartWriter makes the temporary folder inside the output folder, because a
+// rename is atomic only within one file system.
 func newPartWriter(o TokenizeOptions) (*partWriter, error) {
 	temp, err := os.MkdirTemp(o.Output, ".tokenize-")
 	if err != nil {
@@ -92,6 +95,8 @@ func (w *partWriter) write(j *job) error {
 	return nil
 }
 
+// document appends one document, in a new file when it would not fit the limit. A
+// document longer than the limit gets a file of its own: documents are not cut.
 func (w *partWriter) document(d document, ids []uint32) error {
 	n := int64(len(ids))
 	if w.eos >= 0 {
@@ -112,6 +117,7 @@ func (w *partWriter) document(d document, ids []uint32) error {
 	return w.part.append(d, ids, w.width, w.eos)
 }
 
+// startPart opens the next token file and its list of documents.
 func (w *partWriter) startPart() error {
 	tok := w.o.Tokenizer
 	p := &openPart{name: fmt.Sprintf("part-%05d.npy", w.parts), sum: sha256.New()}
@@ -131,6 +137,9 @@ func (w *partWriter) startPart() error {
 	return nil
 }
 
+// append writes the ids and the end of one document, and its line in the list. An
+// id that the width cannot hold means that the tokenizer lies about its size; it
+// is an error and never cut to fit.
 func (p *openPart) append(d document, ids []uint32, width Width, eos int) error {
 	p.raw = p.raw[:0]
 	for _, id := range ids {
@@ -180,6 +189,7 @@ func (w *partWriter) finishPart() error {
 	return nil
 }
 
+// writeSynced writes a small file and waits until it is on the disk.
 func writeSynced(path string, content []byte) error {
 	s, err := newSink(path)
 	if err != nil {

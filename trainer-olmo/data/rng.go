@@ -68,12 +68,14 @@ func (s seedSequence) fill(words []uint32) {
 // uint128 is a 128-bit number modulo 2^128.
 type uint128 struct{ hi, lo uint64 }
 
+// add is a + b mod 2^128.
 func (a uint128) add(b uint128) uint128 {
 	lo, carry := bits.Add64(a.lo, b.lo, 0)
 	hi, _ := bits.Add64(a.hi, b.hi, carry)
 	return uint128{hi, lo}
 }
 
+// mul is a·b mod 2^128; the product of the high halves is beyond it.
 func (a uint128) mul(b uint128) uint128 {
 	hi, lo := bits.Mul64(a.lo, b.lo)
 	return uint128{hi + a.hi*b.lo + a.lo*b.hi, lo}
@@ -89,6 +91,8 @@ type pcg64 struct {
 	buffered   bool   // half is the next 32-bit number
 }
 
+// newPCG64 draws state and increment from a seed sequence, 128 bits each with the
+// high half first, and steps as the reference implementation's srandom does.
 func newPCG64(s seedSequence) pcg64 {
 	var w [8]uint32
 	s.fill(w[:])
@@ -108,8 +112,11 @@ func newPCG64Seed(seed uint64) pcg64 {
 	return newPCG64(newSeedSequence(uint32(seed), uint32(seed>>32)))
 }
 
+// step advances the congruence.
 func (g *pcg64) step() { g.state = g.state.mul(pcgMultiplier).add(g.inc) }
 
+// next64 advances, then folds the state: XOR of the halves, rotated by its top six
+// bits.
 func (g *pcg64) next64() uint64 {
 	g.step()
 	return bits.RotateLeft64(g.state.hi^g.state.lo, -int(g.state.hi>>58))
@@ -175,6 +182,7 @@ func newMersenne(seed uint64) *mersenne {
 	return m
 }
 
+// scramble is the term of the seeding recurrences that mixes in the word before.
 func (m *mersenne) scramble(i int, factor uint32) uint32 {
 	v := m.state[i-1]
 	return (v ^ v>>30) * factor
@@ -189,6 +197,7 @@ func (m *mersenne) after(i int) int {
 	return 1
 }
 
+// next32 tempers one word of the state.
 func (m *mersenne) next32() uint32 {
 	if m.next == 624 {
 		m.refill()
@@ -201,6 +210,7 @@ func (m *mersenne) next32() uint32 {
 	return v ^ v>>18
 }
 
+// refill computes the next 624 words from the last ones.
 func (m *mersenne) refill() {
 	for i := range m.state {
 		y := m.state[i]&(1<<31) | m.state[(i+1)%624]&(1<<31-1)

@@ -56,6 +56,7 @@ func (d *docFinder) add(first int64, tokens []int32) {
 	}
 }
 
+// end closes the current document; the next begins where it ends.
 func (d *docFinder) end(at int64) {
 	d.docs = append(d.docs, extent{d.start, at})
 	d.start = at
@@ -124,6 +125,8 @@ type tally struct {
 	n      int64
 }
 
+// add counts one block. Blocks have an even number of tokens, except the last, so
+// that a position's parity in its block is its parity in the file.
 func (t *tally) add(tokens []int32, eos int32) {
 	for i, id := range tokens {
 		if id == eos {
@@ -147,6 +150,10 @@ func (t *tally) add(tokens []int32, eos int32) {
 // something about the width.
 const minWidthEvidence = 64
 
+// checkFile reads an extent of one file. Ids out of range are errors, as are files
+// whose every second id is tiny, which is how 32-bit ids look when they are read
+// as 16-bit ones and all halves happen to be in range. A missing EOS is a warning:
+// a file may hold one endless document.
 func (r *reader) checkFile(f *tokenFile, e extent, v vocabulary) ([]string, error) {
 	var t tally
 	err := r.scan(f, e, v.natural, func(_ int64, tokens []int32) { t.add(tokens, int32(v.eos)) })

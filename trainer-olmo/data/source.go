@@ -89,6 +89,7 @@ func (c Config) openTokenizer() (tokenizer.Tokenizer, error) {
 	return tok, nil
 }
 
+// isText reports whether any path names text; tokenPaths refuses mixtures.
 func (c Config) isText() bool { return slices.ContainsFunc(c.Paths, IsText) }
 
 // tokenPaths returns the token files in the order of their instances.
@@ -141,6 +142,7 @@ func (c Config) listed() ([]string, error) {
 	return paths, nil
 }
 
+// sortedKeys gives a map an order that does not change between runs.
 func sortedKeys(m map[string][]string) []string {
 	keys := make([]string, 0, len(m))
 	for k := range m {
@@ -217,6 +219,8 @@ func (c Config) vocabulary(tok tokenizer.Tokenizer, metas []*Meta) (vocabulary, 
 	return v, c.specialIDs(&v, tok)
 }
 
+// firstMeta is the first metadata there is; all others are checked against what
+// follows from it.
 func firstMeta(metas []*Meta) *Meta {
 	for _, m := range metas {
 		if m != nil {
@@ -278,6 +282,7 @@ func (c Config) width(path string, m *Meta, v vocabulary) (Width, error) {
 	return w, nil
 }
 
+// tokenFile puts together and checks what is known of one file before it is read.
 func (c Config) tokenFile(path, mask string, m *Meta, v vocabulary) (tokenFile, error) {
 	w, err := c.width(path, m, v)
 	if err != nil {
@@ -323,6 +328,7 @@ func IsText(path string) bool {
 // textKind is how a file holds documents.
 type textKind int
 
+// The kinds of text files.
 const (
 	unknownText textKind = iota
 	plainText            // one document

@@ -38,6 +38,7 @@ type TokenizeReport struct {
 	Width     Width
 }
 
+// validate reports all faults that can be seen without reading an input.
 func (o TokenizeOptions) validate() error {
 	var errs []error
 	if len(o.Inputs) == 0 {
@@ -75,6 +76,8 @@ func Tokenize(ctx context.Context, o TokenizeOptions) (TokenizeReport, error) {
 	return o.run(ctx, files)
 }
 
+// run is Tokenize for a list of files. Whatever goes wrong, the temporary folder
+// is removed; only commit gives files their names.
 func (o TokenizeOptions) run(ctx context.Context, files []string) (report TokenizeReport, err error) {
 	if err := os.MkdirAll(o.Output, 0o777); err != nil {
 		return report, fmt.Errorf("data: %w", err)
@@ -187,6 +190,7 @@ func (o TokenizeOptions) shown(path string) string {
 	return path
 }
 
+// encode runs in a worker, which has a tokenizer of its own.
 func (j *job) encode(tok tokenizer.Tokenizer, strip bool) {
 	defer close(j.done)
 	for _, d := range j.docs {

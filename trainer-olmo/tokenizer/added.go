@@ -20,6 +20,7 @@ type matcher struct {
 	empty  bool
 }
 
+// addedToken is a text that is not tokenized but has an id of its own.
 type addedToken struct {
 	content []byte
 	id      uint32
@@ -47,6 +48,7 @@ func newMatcher(tokens []addedToken) matcher {
 	return m
 }
 
+// setPair marks that a token begins with these two bytes.
 func (m *matcher) setPair(a, b byte) {
 	p := uint(a)<<8 | uint(b)
 	m.pairs[p/64] |= 1 << (p % 64)

@@ -185,6 +185,7 @@ func (t *BPE) Hash() string { return t.hash }
 // Clone implements Tokenizer.
 func (t *BPE) Clone() Tokenizer { return newBPE(t.tables) }
 
+// newBPE gives tables the scratch memory of one goroutine.
 func newBPE(t *tables) *BPE {
 	return &BPE{tables: t, cache: newWordCache()}
 }

@@ -10,6 +10,7 @@ const (
 	maxCachedIDs   = 8
 )
 
+// wordCache is direct mapped: a word has one place, and needs no list to keep.
 type wordCache [1 << cacheBits]cacheEntry
 
 // cacheEntry fills one 64-byte line.
@@ -21,6 +22,7 @@ type cacheEntry struct {
 	ids    [maxCachedIDs]uint32
 }
 
+// newWordCache is empty: a length of 0 matches no word.
 func newWordCache() *wordCache { return new(wordCache) }
 
 // slot returns the only place where word can be, and the key to look for there.
@@ -29,6 +31,7 @@ func (c *wordCache) slot(word []byte) (e *cacheEntry, key uint32) {
 	return &c[h>>(64-cacheBits)], uint32(h)
 }
 
+// matches compares the whole word: equal hashes prove nothing.
 func (e *cacheEntry) matches(key uint32, word []byte) bool {
 	return e.key == key && int(e.length) == len(word) && string(e.word[:e.length]) == string(word)
 }

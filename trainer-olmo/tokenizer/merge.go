@@ -59,6 +59,7 @@ type symbol struct {
 	prev, next int32
 }
 
+// gone differs from −1, the end of the list: a joined symbol starts no pair.
 const gone = -2
 
 // run appends the ids of word. An entry of the heap is stale when the pair at
@@ -120,6 +121,8 @@ func (m *merger) offer(t *tables, at int32) {
 	}
 }
 
+// push and pop keep a binary heap with the least value on top. container/heap
+// would call through an interface for each comparison, and allocate.
 func (m *merger) push(v uint64) {
 	m.heap = append(m.heap, v)
 	i := len(m.heap) - 1
@@ -134,6 +137,7 @@ func (m *merger) push(v uint64) {
 	m.heap[i] = v
 }
 
+// pop returns the least value, moving the last one down to its place.
 func (m *merger) pop() uint64 {
 	h := m.heap
 	top, last := h[0], h[len(h)-1]
@@ -166,6 +170,7 @@ type pairTable struct {
 	shift uint // 64 − log2 of the number of slots
 }
 
+// pairSlot is one place of the table.
 type pairSlot struct {
 	pair     uint64 // left<<32 | right; emptyPair when free
 	rank, id uint32
@@ -177,6 +182,7 @@ const emptyPair = ^uint64(0)
 // fibonacci is 2^64 divided by the golden ratio: it spreads consecutive keys.
 const fibonacci = 0x9e3779b97f4a7c15
 
+// newPairTable has room for n pairs at a load of at most one half.
 func newPairTable(n int) pairTable {
 	bits := uint(4)
 	for 1<<bits < 2*n {
@@ -189,6 +195,8 @@ func newPairTable(n int) pairTable {
 	return p
 }
 
+// lookup returns noRank for a pair that no merge joins. It ends because half of
+// the slots are free.
 func (p *pairTable) lookup(left, right uint32) (rank, id uint32) {
 	pair := uint64(left)<<32 | uint64(right)
 	mask := uint64(len(p.slots) - 1)

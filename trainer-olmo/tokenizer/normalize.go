@@ -94,6 +94,8 @@ func (t *BPE) appendNFC(dst, text []byte) []byte {
 	return dst
 }
 
+// decompose appends the full canonical decomposition of a text, marks not yet in
+// order.
 func decompose(marks []mark, text []byte) []mark {
 	for len(text) > 0 {
 		r, n := utf8.DecodeRune(text)

@@ -21,8 +21,12 @@ const (
 // in the rarer ideographs, the unicode package is asked.
 const tableRunes = 0x20000
 
+// classTable holds the class of each rune below tableRunes: one load a rune,
+// where the unicode package would search ranges.
 type classTable [tableRunes]class
 
+// newClassTable fills the table from the unicode package; later lines win, so that
+// line ends are no ordinary spaces.
 func newClassTable() *classTable {
 	c := new(classTable)
 	for _, r := range since15 {
@@ -35,6 +39,7 @@ func newClassTable() *classTable {
 	return c
 }
 
+// fill gives all runes of a table a class.
 func (c *classTable) fill(t *unicode.RangeTable, k class) {
 	for _, r := range t.R16 {
 		for x := uint32(r.Lo); x <= uint32(r.Hi); x += uint32(r.Stride) {
@@ -116,8 +121,10 @@ type splitter struct {
 	digits int // most numbers in one word, cl100k only
 }
 
+// splitKind is the family of a pattern.
 type splitKind uint8
 
+// The families that have scanners.
 const (
 	splitNone splitKind = iota // the text is one word
 	splitGPT2
@@ -132,6 +139,7 @@ const (
 	patternQwen2  = `(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+`
 )
 
+// splitterFor finds the scanner for a pattern as a file writes it.
 func splitterFor(pattern string) (splitter, bool) {
 	switch pattern {
 	case patternGPT2:
@@ -267,6 +275,7 @@ func contraction(text []byte, folded bool) int {
 	return 0
 }
 
+// lower folds ASCII capitals.
 func lower(b byte) byte {
 	if 'A' <= b && b <= 'Z' {
 		return b + 'a' - 'A'
