@@ -104,17 +104,19 @@ func products[T gemm.Float](b *bench, s shape, group string) *contest {
 	return c
 }
 
-// multiply is our side; a batch goes to the engine product by product.
+// multiply is our side; many products are one batch.
 func (b *bench) multiply(s shape, a, x, c any, lda, ldb int) {
-	for i := range s.count {
-		switch a := a.(type) {
-		case []float32:
-			x, c := x.([]float32), c.([]float32)
-			b.engine.Sgemm(s.ta, s.tb, s.m, s.n, s.k, 1, a[i*s.m*s.k:], lda, x[i*s.k*s.n:], ldb, 0, c[i*s.m*s.n:], s.n)
-		case []float64:
-			x, c := x.([]float64), c.([]float64)
-			b.engine.Dgemm(s.ta, s.tb, s.m, s.n, s.k, 1, a[i*s.m*s.k:], lda, x[i*s.k*s.n:], ldb, 0, c[i*s.m*s.n:], s.n)
+	batch := gemm.Batch{Count: s.count, A: s.m * s.k, B: s.k * s.n, C: s.m * s.n}
+	switch a := a.(type) {
+	case []float32:
+		x, c := x.([]float32), c.([]float32)
+		if s.count > 1 {
+			b.engine.SgemmBatch(batch, s.ta, s.tb, s.m, s.n, s.k, 1, a, lda, x, ldb, 0, c, s.n)
+			return
 		}
+		b.engine.Sgemm(s.ta, s.tb, s.m, s.n, s.k, 1, a, lda, x, ldb, 0, c, s.n)
+	case []float64:
+		b.engine.Dgemm(s.ta, s.tb, s.m, s.n, s.k, 1, a, lda, x.([]float64), ldb, 0, c.([]float64), s.n)
 	}
 }
 

@@ -24,6 +24,7 @@ type options struct {
 	json    string
 	groups  string
 	threads string
+	core    string
 }
 
 func main() {
@@ -32,8 +33,9 @@ func main() {
 	flag.StringVar(&o.json, "json", "", "write the numbers to `file`")
 	flag.StringVar(&o.groups, "groups", "", "measure only groups whose name contains one of these, comma separated")
 	flag.StringVar(&o.threads, "threads", "1,2", "thread counts")
+	flag.StringVar(&o.core, "core", "", "force OpenBLAS's core type, such as Haswell, in place of its own choice")
 	flag.Parse()
-	cleanEnvironment()
+	cleanEnvironment(o.core)
 	if err := run(o); err != nil {
 		fail(err)
 	}
@@ -45,9 +47,10 @@ func fail(err error) {
 }
 
 // cleanEnvironment starts the program anew with the variables that the peers read
-// when they are loaded: no forced core type, two threads at hand, and workers that
-// stop spinning soon after their call, so that one library does not disturb the next.
-func cleanEnvironment() {
+// when they are loaded: no core type but the given one, all cores at hand, and
+// workers that stop spinning soon after their call, so that one library does not
+// disturb the next.
+func cleanEnvironment(core string) {
 	const mark = "ASTERIA_BENCH_PEERS"
 	if os.Getenv(mark) != "" {
 		return
@@ -61,6 +64,9 @@ func cleanEnvironment() {
 	}
 	n := runtime.NumCPU()
 	env = append(env, mark+"=1", "OPENBLAS_THREAD_TIMEOUT=20", "GOMP_SPINCOUNT=20000", fmt.Sprintf("OMP_NUM_THREADS=%d", n), fmt.Sprintf("OPENBLAS_NUM_THREADS=%d", n))
+	if core != "" {
+		env = append(env, "OPENBLAS_CORETYPE="+core)
+	}
 	self, err := os.Executable()
 	if err != nil {
 		fail(err)
