@@ -12,6 +12,7 @@ import (
 
 	"github.com/asteria-runtime/asteria/gemm"
 	"github.com/asteria-runtime/asteria/trainer-olmo/checkpoint"
+	"github.com/asteria-runtime/asteria/trainer-olmo/checkpoint/safetensors"
 	"github.com/asteria-runtime/asteria/trainer-olmo/config"
 	"github.com/asteria-runtime/asteria/trainer-olmo/data"
 	"github.com/asteria-runtime/asteria/trainer-olmo/model"
@@ -59,7 +60,8 @@ type run[T gemm.Float] struct {
 	stop    int64 // step at which this process ends
 	started int64 // step at which it took over
 	origin  checkpoint.Origin
-	yaml    []byte
+	yaml    []byte // config.yaml
+	hf      []byte // config.json of the model, nil where Hugging Face has no such class
 	flops   float64
 	nonEmb  float64 // parameters outside of the embeddings
 
@@ -146,6 +148,9 @@ func (r *run[T]) build() error {
 	seq := c.Data.SequenceLength
 	_, nonEmb := mc.ParamCount()
 	r.flops, r.nonEmb = flopsPerToken(mc, seq), float64(nonEmb)
+	if r.hf, err = safetensors.FormatConfig(mc, safetensors.Transformers4, safetensors.Tokens{}, safetensors.F32); err != nil {
+		r.log.Info("train: checkpoints have no config.json for Hugging Face", "err", err)
+	}
 	s := &stepper[T]{model: m, params: m.Params()}
 	s.opts = stepOptions{
 		legacy: c.Loss.Divisor == "tokens", zLoss: c.Loss.ZLoss,
@@ -203,7 +208,7 @@ func (r *run[T]) openFolder() (err error) {
 // state is what a checkpoint holds, in place.
 func (r *run[T]) state() checkpoint.State {
 	st := r.stepper.state()
-	st.Origin, st.Config = r.origin, r.yaml
+	st.Origin, st.Config, st.ModelConfig = r.origin, r.yaml, r.hf
 	st.Runtime = []param.Section{{Name: "saves_failed", I64: r.failedSaves}}
 	return st
 }
