@@ -2,6 +2,7 @@ package asteria
 
 import (
 	"context"
+	"math"
 
 	"github.com/asteria-runtime/asteria/gemm"
 	"github.com/asteria-runtime/asteria/invroot"
@@ -32,25 +33,53 @@ func (r *Runtime[T]) Health() []BlockHealth {
 	for i, u := range r.units {
 		h := u.health
 		m := u.state.Meta
-		h.Age = -1
-		first := true
-		for k := range u.block.Modes() {
-			if u.block.FactorOrder(k) == 0 {
-				continue
-			}
-			if first || m.Version(k) < h.Version {
-				h.Version = m.Version(k)
-			}
-			first = false
-			if m.Version(k) > 0 {
-				h.Age = max(h.Age, m.Calls()-m.AsOf(k))
-			}
-		}
+		h.Age, h.Version = u.age()
 		h.Refreshes, h.Failed = m.Refreshes(), m.Failed()
 		h.Consecutive, h.Discarded = m.Consecutive(), m.Discarded()
 		out[i] = h
 	}
 	return out
+}
+
+// age returns the steps since the statistics of the oldest result in use, -1
+// before the first, and the least version of all sides.
+func (u *unit[T]) age() (age int64, version uint64) {
+	age, version = -1, math.MaxUint64
+	m := u.state.Meta
+	for k := range u.block.Modes() {
+		if u.block.FactorOrder(k) == 0 {
+			continue
+		}
+		version = min(version, m.Version(k))
+		if m.Version(k) > 0 {
+			age = max(age, m.Calls()-m.AsOf(k))
+		}
+	}
+	return age, version
+}
+
+// Stats are the numbers of all blocks together, for a step's metrics.
+type Stats struct {
+	Blocks    int
+	MaxAge    int64 // of the results in use, -1 before the first
+	Refreshes int64 // adopted over the run
+	Failed    int64
+	Retries   int64
+	Discarded int64
+}
+
+// Stats sums up the blocks without allocating.
+func (r *Runtime[T]) Stats() Stats {
+	s := Stats{Blocks: len(r.units), MaxAge: -1}
+	for _, u := range r.units {
+		age, _ := u.age()
+		s.MaxAge = max(s.MaxAge, age)
+		s.Refreshes += u.state.Meta.Refreshes()
+		s.Failed += u.state.Meta.Failed()
+		s.Retries += u.health.Retries
+		s.Discarded += u.state.Meta.Discarded()
+	}
+	return s
 }
 
 // recorder is a solver that keeps the worst evidence of the calls since begin.

@@ -175,11 +175,11 @@ func addWorkers[T gemm.Float](l *Line, blocks []*kron.Block[T], workers int, o O
 }
 
 // solverBytes is a solver's working memory for orders up to n: four matrices
-// and about 420 vectors (reflectors, the recursion of divide and conquer), 200
+// and about 360 vectors (reflectors, the recursion of divide and conquer), 200
 // more for the panels of a QR, a fifth matrix for the QR algorithm. Roots of badly
 // conditioned float32 factors need all but the panels in float64, too.
 func solverBytes(n, elem int64, o Options) int64 {
-	core := 4*n*n + 420*n
+	core := 4*n*n + 360*n
 	switch {
 	case o.Method == kron.Shampoo && elem == 4:
 		return (elem + 8) * core
@@ -195,9 +195,9 @@ func solverBytes(n, elem int64, o Options) int64 {
 // large for the caches; it hardly depends on the shapes.
 func kernelBytes(o Options) int64 {
 	if o.Method == kron.Shampoo {
-		return 2 << 20 // in both precisions
+		return 512 << 10 // in both precisions
 	}
-	return 3 << 18
+	return 256 << 10
 }
 
 // size is the product of dims.

@@ -155,25 +155,66 @@ func (r *Runtime[T]) newWorkers(sites []site[T]) error {
 	return nil
 }
 
+// togetherLoss is how much longer a block takes on all threads together than its
+// share of them would say: its element-wise work and parts of its refresh do not
+// divide.
+const togetherLoss = 1.25
+
 // divide splits the blocks, in order of falling cost, into those that all
-// threads work on together and those that each go to one thread. A block that
-// costs more than a thread's fair share belongs to the first kind: alone on one
-// thread it would leave the others idle at the end of the step.
+// threads work on together and those that each go to one thread. Alone on one
+// thread a large block would leave the others idle at the end of the step; so
+// the largest ones are done together, as many as make the step shortest.
 func divide[T gemm.Float](sites []site[T], threads int) (alone, queue []*kron.Block[T]) {
 	costs := make([]float64, len(sites))
-	total := 0.0
 	for i, s := range sites {
 		costs[i] = s.block.StepCost()
-		total += costs[i]
 	}
-	for _, i := range byFallingCost(costs) {
-		if threads > 1 && costs[i]*float64(threads) > total {
-			alone = append(alone, sites[i].block)
-			continue
+	order := byFallingCost(costs)
+	sorted := make([]float64, len(order))
+	for i, at := range order {
+		sorted[i] = costs[at]
+	}
+	together := countTogether(sorted, threads)
+	for i, at := range order {
+		if i < together {
+			alone = append(alone, sites[at].block)
+		} else {
+			queue = append(queue, sites[at].block)
 		}
-		queue = append(queue, sites[i].block)
 	}
 	return alone, queue
+}
+
+// countTogether returns how many of the falling costs to do together, at most as
+// many as there are threads, beyond which the rest divides evenly anyway.
+func countTogether(costs []float64, threads int) int {
+	best, shortest := 0, makespan(costs, threads)
+	prefix := 0.0
+	for i := range min(len(costs), threads) {
+		prefix += costs[i]
+		if t := prefix/float64(threads)*togetherLoss + makespan(costs[i+1:], threads); threads > 1 && t < shortest {
+			best, shortest = i+1, t
+		}
+	}
+	return best
+}
+
+// makespan is how long threads take for the falling costs when each takes the
+// next one as soon as it is free.
+func makespan(costs []float64, threads int) float64 {
+	busy := make([]float64, threads)
+	longest := 0.0
+	for _, c := range costs {
+		first := 0
+		for i, t := range busy {
+			if t < busy[first] {
+				first = i
+			}
+		}
+		busy[first] += c
+		longest = max(longest, busy[first])
+	}
+	return longest
 }
 
 func newWorker[T gemm.Float](eng *gemm.Engine, o Options, blocks []*kron.Block[T]) (*worker[T], error) {
