@@ -145,6 +145,7 @@ func (a *attention[T]) online(h *head[T], t tile, p, o gemm.Matrix[T], fresh boo
 	}
 }
 
+// normalize divides by the totals, once a row and not once a key block.
 func (a *attention[T]) normalize(h *head[T], i0, n int) {
 	for r := range n {
 		vec.Scale(1/a.total[r], h.o.Row(i0+r))
@@ -178,6 +179,8 @@ func (a *attention[T]) backward(h *head[T], g *headGrad[T]) {
 	}
 }
 
+// backwardTile adds one tile's part. fresh is the first tile of its queries, which
+// sets dq.
 func (a *attention[T]) backwardTile(h *head[T], g *headGrad[T], t tile, fresh bool) {
 	hd := h.q.Cols
 	do := g.do.Slice(t.i0, 0, t.n, hd)

@@ -24,6 +24,8 @@ func (p *pass[T]) backward(tokens []int32, obs Observer) {
 	p.m.eng.Run((p.m.cfg.DModel+scatterCols-1)/scatterCols, &p.scatter)
 }
 
+// mlpBackward takes w.dx, the gradient of a block's output, to that of the stream
+// between attention and MLP. gate and up turn into their gradients in place.
 func (p *pass[T]) mlpBackward(l int) {
 	w, a, b := p.w, &p.w.layers[l], &p.m.blocks[l]
 	dout := p.outputGrad(a.b, b.mlpNorm, a.bScale)
@@ -33,6 +35,8 @@ func (p *pass[T]) mlpBackward(l int) {
 	p.inputGrad(a.gu, a.h, a.b, b.gateUp, b.mlpNorm, a.bScale)
 }
 
+// attentionBackward takes w.dx on to the gradient of the block's input. The
+// residual branch costs nothing: its gradient is what w.dx already holds.
 func (p *pass[T]) attentionBackward(l int) {
 	w, a, b := p.w, &p.w.layers[l], &p.m.blocks[l]
 	dout := p.outputGrad(a.a, b.attNorm, a.aScale)
@@ -180,6 +184,7 @@ func (t *attendBackTask[T]) Do(chunk, worker int) {
 		clear(g.dk.Row(r))
 		clear(g.dv.Row(r))
 	}
+	// One task does the whole group, so that its sums into dk and dv have an order.
 	for h := kv * group; h < (kv+1)*group; h++ {
 		in := t.head(row, h)
 		g.dq = view(h * hd)
@@ -207,6 +212,7 @@ func (t *joinTask[T]) Do(chunk, worker int) {
 	}
 }
 
+// row does token i; part collects the gradients of the two norms' weights.
 func (t *joinTask[T]) row(i int, wk *worker[T], part []T) {
 	c, w := &t.m.cfg, t.w
 	qw, kw := c.qWidth(), c.kvWidth()
@@ -214,8 +220,7 @@ func (t *joinTask[T]) row(i int, wk *worker[T], part []T) {
 	dx := w.dqkv[i*width : (i+1)*width]
 	q, k := dx[:qw], dx[qw:qw+kw]
 	cos, sin := t.m.ropes[t.layer].at(i % w.seq)
-	vec.Unrotate(q, q, cos, sin)
-	vec.Unrotate(k, k, cos, sin)
+	vec.Unrotate(dx[:qw+kw], dx[:qw+kw], cos, sin)
 	a, b := &w.layers[t.layer], &t.m.blocks[t.layer]
 	raw := a.qkv[i*width : (i+1)*width]
 	x := raw
@@ -236,7 +241,8 @@ func (t *joinTask[T]) row(i int, wk *worker[T], part []T) {
 const scatterCols = 128
 
 // scatterTask adds rows of dx to the rows of the embeddings' gradient, tokens in
-// order, a range of columns at a time.
+// order, a range of columns at a time: a token that repeats is added up in the
+// same order whoever has the columns. Tied, the head's gradient is there already.
 type scatterTask[T gemm.Float] struct {
 	tokens []int32
 	grad   gemm.Matrix[T]

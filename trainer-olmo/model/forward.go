@@ -7,7 +7,9 @@ import (
 	"github.com/asteria-runtime/asteria/gemm/vec"
 )
 
-// pass runs a model over a work. Its tasks are fields, set before each Run, so
+// pass runs a model over a work: matrix products over all tokens at once, each
+// with all threads, and between them row-wise passes in chunks of tokens that
+// finish with a row while it is in the first-level cache. Its tasks are fields, set before each Run, so
 // that a step allocates nothing.
 type pass[T gemm.Float] struct {
 	m *Model[T]
@@ -61,6 +63,9 @@ func (p *pass[T]) forward(w *work[T], tokens []int32, obs Observer) {
 	p.normalize(w.normed, nil, w.final, p.m.norm.value, w.nScale)
 }
 
+// block runs layer l from its x to the next layer's. What the backward pass needs
+// stays in the layer's buffers; in evaluation all layers share them, and dst and
+// res of residual are then the same slice.
 func (p *pass[T]) block(l int) {
 	a, b := &p.w.layers[l], &p.m.blocks[l]
 	pre := p.m.cfg.NormPlace == PreNorm
@@ -109,7 +114,7 @@ func (p *pass[T]) normalize(dst, res, src, weight, scale []T) {
 	p.rows(&p.norm)
 }
 
-// embedTask gathers rows of the embeddings.
+// embedTask gathers rows of the embeddings, x = E[ids].
 type embedTask[T gemm.Float] struct {
 	table  gemm.Matrix[T]
 	tokens []int32
@@ -168,6 +173,8 @@ func (t *splitTask[T]) Do(chunk, _ int) {
 	}
 }
 
+// row does token i. Clip comes before the norm and rotation after it, as in
+// OLMo-core; values are only clipped.
 func (t *splitTask[T]) row(i int) {
 	c, a, b := &t.m.cfg, &t.w.layers[t.layer], &t.m.blocks[t.layer]
 	qw, kw := c.qWidth(), c.kvWidth()
@@ -184,8 +191,7 @@ func (t *splitTask[T]) row(i int) {
 	}
 	pos := t.w.first + i%t.w.seq
 	cos, sin := t.m.ropes[t.layer].at(pos)
-	vec.Rotate(q, q, cos, sin)
-	vec.Rotate(k, k, cos, sin)
+	vec.Rotate(att[:qw+kw], att[:qw+kw], cos, sin) // queries and keys are neighbours
 	if a.k != nil {
 		copy(a.k[pos*kw:(pos+1)*kw], k)
 		copy(a.v[pos*kw:(pos+1)*kw], x[qw+kw:])
@@ -202,7 +208,8 @@ func (c *Config) attWidth() int {
 	return c.qWidth() + 2*c.kvWidth()
 }
 
-// attendTask is attention of one row and query head.
+// attendTask is attention of one row and query head. Chunks are handed out
+// dynamically, so that a slow thread takes fewer heads.
 type attendTask[T gemm.Float] struct {
 	m     *Model[T]
 	w     *work[T]

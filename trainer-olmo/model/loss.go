@@ -72,7 +72,8 @@ func (t *lossTask[T]) row(x []T, label int) (ce, z float64) {
 	return lse - target, lse * lse
 }
 
-// stats adds the tokens' losses in order.
+// stats adds the tokens' losses in order, in float64, sequence by sequence, so
+// that the sum does not depend on who computed them.
 func (w *work[T]) stats(b *Batch, o LossOptions) LossStats {
 	s := LossStats{Divisor: o.Divisor, RowCE: w.rowCE[:b.Rows], RowLabels: w.rowCount[:b.Rows]}
 	for row := range b.Rows {
@@ -113,6 +114,9 @@ func (p *pass[T]) head(b *Batch, o LossOptions, grad bool) LossStats {
 	return p.w.stats(b, o)
 }
 
+// headChunk does rows tokens from first on: logits, losses and, for training, the
+// gradients of both factors. The logits become their gradient in place, so that
+// the matrix exists once.
 func (p *pass[T]) headChunk(first, rows int) {
 	d, out := p.m.cfg.DModel, p.m.out
 	x := gemm.MatrixOf(rows, d, p.w.normed[first*d:])

@@ -102,6 +102,9 @@ func continues(before, t Tensor) bool {
 		before.Shape[1] == t.Shape[1]
 }
 
+// allocate lays out all tensors in one buffer for the values and one for the
+// gradients. Shapes puts q, k, v and gate, up next to each other, and no padding
+// goes between neighbours of equal width, so that a group is one matrix.
 func (m *Model[T]) allocate() {
 	shapes := m.cfg.Shapes()
 	m.offsets = make([]int, len(shapes))
@@ -266,7 +269,8 @@ func (m *Model[T]) infer(b Batch) error {
 	return nil
 }
 
-// prepare fills the tables that depend on the batch's shape and documents.
+// prepare fills the tables that depend on the batch's shape and documents, before
+// the threads start.
 func (m *Model[T]) prepare(w *work[T]) {
 	for _, r := range m.ropes {
 		r.grow(w.seq)

@@ -96,6 +96,7 @@ func own[T gemm.Float]() DType {
 	return F32
 }
 
+// mayReplace refuses a folder with files before anything is written.
 func mayReplace(dir string, overwrite bool) error {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, os.ErrNotExist) {
@@ -134,6 +135,7 @@ func replace(tmp, dir string) error {
 	return nil
 }
 
+// restore puts the old folder back, if one was moved away.
 func restore(old, dir string) error {
 	if err := os.Rename(old, dir); !errors.Is(err, os.ErrNotExist) {
 		return err
@@ -141,6 +143,7 @@ func restore(old, dir string) error {
 	return nil
 }
 
+// writeFolder writes all files of a folder that nobody reads yet.
 func writeFolder[T gemm.Float](dir string, config []byte, params []param.Param[T], o ExportOptions) error {
 	if err := writeFile(filepath.Join(dir, configFile), raw(config)); err != nil {
 		return err
@@ -236,6 +239,7 @@ func writeValues[T gemm.Float](w io.Writer, values []T, d DType, buf []byte) err
 	return nil
 }
 
+// raw is a fill of writeFile.
 func raw(data []byte) func(io.Writer) error {
 	return func(w io.Writer) error {
 		_, err := w.Write(data)

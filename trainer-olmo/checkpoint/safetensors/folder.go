@@ -45,6 +45,8 @@ func OpenFolder(dir string) (*Folder, error) {
 	return f, nil
 }
 
+// open adds the files. Both a single file and an index is refused: which of them
+// is meant cannot be known.
 func (f *Folder) open() error {
 	index, err := readIndex(filepath.Join(f.dir, indexFile))
 	if errors.Is(err, os.ErrNotExist) {
@@ -121,6 +123,7 @@ func (f *Folder) Lookup(name string) (Info, *File, bool) {
 	return t.info, t.file, ok
 }
 
+// sortedKeys gives loops over maps one order, for reports and reads.
 func sortedKeys[V any](m map[string]V) []string {
 	keys := make([]string, 0, len(m))
 	for k := range m {
@@ -140,6 +143,8 @@ type indexMeta struct {
 	TotalSize int64 `json:"total_size"`
 }
 
+// readIndex reads and checks the index by itself. A file name with a folder in it
+// could point anywhere, so only plain names pass.
 func readIndex(path string) (index, error) {
 	var x index
 	data, err := readBounded(path)

@@ -31,6 +31,7 @@ type Info struct {
 // Len is the number of elements.
 func (i Info) Len() int64 { return (i.End - i.Begin) / i.DType.Size() }
 
+// malformed is an ErrFormat that says what is wrong.
 func malformed(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", ErrFormat, fmt.Sprintf(format, args...))
 }
@@ -92,6 +93,7 @@ func checkLayout(tensors []Info, dataBytes int64) error {
 // the last of repeated keys without a word.
 type parser struct{ dec *json.Decoder }
 
+// token reads on; its errors are the format's.
 func (p *parser) token() (json.Token, error) {
 	t, err := p.dec.Token()
 	if err != nil {
@@ -100,6 +102,7 @@ func (p *parser) token() (json.Token, error) {
 	return t, nil
 }
 
+// delim reads a bracket.
 func (p *parser) delim(want json.Delim) error {
 	t, err := p.token()
 	if err == nil && t != want {
@@ -129,6 +132,7 @@ func (p *parser) object(f func(key string) error) error {
 	return p.delim('}')
 }
 
+// text reads a string.
 func (p *parser) text() (string, error) {
 	t, err := p.token()
 	if err != nil {
@@ -141,6 +145,7 @@ func (p *parser) text() (string, error) {
 	return s, nil
 }
 
+// metadata reads the map of strings.
 func (p *parser) metadata(meta map[string]string) error {
 	return p.object(func(key string) error {
 		if _, ok := meta[key]; ok {
@@ -217,7 +222,7 @@ func (i *Info) fill(shape, offsets []uint64) error {
 	if size == 0 {
 		return malformed("%q has unknown type %q", i.Name, i.DType)
 	}
-	bytes := size
+	bytes := size // in 62 bits, so that no later sum of two overflows
 	for _, n := range shape {
 		hi, lo := bits.Mul64(bytes, n)
 		if hi != 0 || lo > 1<<62 {

@@ -84,6 +84,7 @@ func ParseConfig(data []byte) (model.Config, error) {
 	return c.Resolved(), nil
 }
 
+// model translates; ParseConfig validates the sizes.
 func (h *hfConfig) model() (model.Config, error) {
 	if err := h.check(); err != nil {
 		return model.Config{}, err
@@ -162,7 +163,9 @@ func (h *hfConfig) windows() (pattern []int, slidingLast bool) {
 	return each, true
 }
 
-// rope sets the rotary fields from whichever form the file has.
+// rope sets the rotary fields from whichever form the file has. In version 4 one
+// base serves all layers and the scaling those with full attention; version 5
+// may give each kind of layer its own, which an abf scaling expresses here.
 func (h *hfConfig) rope(c *model.Config) error {
 	var full, sliding rope
 	if present(h.RopeScaling) {
@@ -192,6 +195,7 @@ func (h *hfConfig) rope(c *model.Config) error {
 	return nil
 }
 
+// present tells a value from an absent or null one.
 func present(raw json.RawMessage) bool { return len(raw) > 0 && string(raw) != "null" }
 
 // ropeParams reads the form of transformers 5: one object, or one for each kind
@@ -222,6 +226,7 @@ func ropeParams(raw json.RawMessage, full, sliding *rope) error {
 	return nil
 }
 
+// kind reads the type under its new or old key.
 func (r rope) kind() string {
 	for _, k := range []string{r.Type, r.OldType} {
 		if k != "" {
@@ -253,6 +258,7 @@ func (r rope) scaling() (model.RopeScaling, error) {
 	return s, nil
 }
 
+// value is what p points to, def when that is absent.
 func value[V any](p *V, def V) V {
 	if p == nil {
 		return def
@@ -311,7 +317,8 @@ func FormatConfig(c model.Config, form Transformers, tokens Tokens, dtype DType)
 // class is a Hugging Face class.
 type class struct{ name, modelType string }
 
-// className finds the class that computes a configuration.
+// className finds the class that computes a configuration. A class fixes where
+// norms stand and what they are; only their epsilon is free, except in olmo.
 func className(c model.Config) (class, error) {
 	sliding := slices.ContainsFunc(windows(c), func(w int) bool { return w != model.FullAttention })
 	post := c.Norm == model.RMSNorm && c.NormPlace == model.PostNorm && c.QKNorm == "full" && c.ClipQKV == 0
@@ -330,6 +337,7 @@ func className(c model.Config) (class, error) {
 		c.Norm, c.NormPlace, c.QKNorm, c.NormEps, c.ClipQKV, sliding, errors.ErrUnsupported)
 }
 
+// windows lists the window of every layer.
 func windows(c model.Config) []int {
 	ws := make([]int, c.NLayers)
 	for i := range ws {

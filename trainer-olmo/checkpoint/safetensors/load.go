@@ -83,6 +83,7 @@ func Import[T gemm.Float](dir string, eng *gemm.Engine) (*model.Model[T], error)
 	return m, errors.Join(err, f.Close())
 }
 
+// importFolder compares all tensors before it allocates a model of their size.
 func importFolder[T gemm.Float](f *Folder, eng *gemm.Engine) (*model.Model[T], error) {
 	c, err := f.Config()
 	if err != nil {

@@ -36,7 +36,7 @@ func Verify[T gemm.Float](dir string, m *model.Model[T], eng *gemm.Engine) error
 func verifyLogits[T gemm.Float](dir string, m, back *model.Model[T]) error {
 	vocab := m.Config().VocabSize
 	b := model.Batch{Rows: 1, Seq: verifyTokens, Tokens: make([]int32, verifyTokens)}
-	for i := range b.Tokens {
+	for i := range b.Tokens { // spread over the vocabulary; 7919 is prime
 		b.Tokens[i] = int32((i*7919 + 1) % vocab)
 	}
 	x, y := make([]T, verifyTokens*vocab), make([]T, verifyTokens*vocab)
