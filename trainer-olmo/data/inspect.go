@@ -110,6 +110,9 @@ type cutter struct {
 
 // add takes the next document and reports whether later ones are of interest.
 func (c *cutter) add(doc Span) bool {
+	if doc.DocStart == doc.DocEnd {
+		return len(c.wanted) > 0 // holds no token
+	}
 	for len(c.wanted) > 0 && c.wanted[0].Start < doc.DocEnd {
 		w := &c.wanted[0]
 		s := *w
