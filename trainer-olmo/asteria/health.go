@@ -58,28 +58,29 @@ func (u *unit[T]) age() (age int64, version uint64) {
 	return age, version
 }
 
-// Stats are the numbers of all blocks together, for a step's metrics.
-type Stats struct {
+// Totals are counts over all blocks.
+type Totals struct {
 	Blocks    int
-	MaxAge    int64 // of the results in use, -1 before the first
-	Refreshes int64 // adopted over the run
-	Failed    int64
-	Retries   int64
-	Discarded int64
+	AgeMax    int64 // steps since the statistics of the oldest result in use, 0 before the first
+	Refreshes int64 // refreshes adopted, over the run
+	Failed    int64 // refreshes that failed and kept the previous result, over the run
+	Retries   int64 // attempts that failed inside solvers, since the start
+	Discarded int64 // results refused because their base had been replaced, over the run
 }
 
-// Stats sums up the blocks without allocating.
-func (r *Runtime[T]) Stats() Stats {
-	s := Stats{Blocks: len(r.units), MaxAge: -1}
+// Totals adds up what [Runtime.Health] lists block by block. It allocates
+// nothing, so that it can be asked every step.
+func (r *Runtime[T]) Totals() Totals {
+	t := Totals{Blocks: len(r.units)}
 	for _, u := range r.units {
 		age, _ := u.age()
-		s.MaxAge = max(s.MaxAge, age)
-		s.Refreshes += u.state.Meta.Refreshes()
-		s.Failed += u.state.Meta.Failed()
-		s.Retries += u.health.Retries
-		s.Discarded += u.state.Meta.Discarded()
+		t.AgeMax = max(t.AgeMax, age)
+		t.Refreshes += u.state.Meta.Refreshes()
+		t.Failed += u.state.Meta.Failed()
+		t.Retries += u.health.Retries
+		t.Discarded += u.state.Meta.Discarded()
 	}
-	return s
+	return t
 }
 
 // recorder is a solver that keeps the worst evidence of the calls since begin.

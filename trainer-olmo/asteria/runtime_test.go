@@ -322,7 +322,7 @@ func TestA02_StagesAreCountedPerBlock(t *testing.T) {
 	if flat.ToDouble != 0 || steep.ToDouble != 6 || steep.Precision != "double" || steep.Refreshes != 3 {
 		t.Errorf("flat %+v\nsteep %+v", flat, steep)
 	}
-	if s := r.Stats(); s.Blocks != 2 || s.Refreshes != 6 || s.MaxAge != 0 || s.Failed != 0 {
+	if s := r.Totals(); s.Blocks != 2 || s.Refreshes != 6 || s.AgeMax != 0 || s.Failed != 0 {
 		t.Errorf("%+v", s)
 	}
 }
