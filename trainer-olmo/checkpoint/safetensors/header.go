@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"math/bits"
 	"slices"
 	"strconv"
@@ -225,7 +226,7 @@ func (i *Info) fill(shape, offsets []uint64) error {
 	bytes := size // in 62 bits, so that no later sum of two overflows
 	for _, n := range shape {
 		hi, lo := bits.Mul64(bytes, n)
-		if hi != 0 || lo > 1<<62 {
+		if hi != 0 || lo > 1<<62 || n > math.MaxInt {
 			return malformed("shape %v of %q overflows", shape, i.Name)
 		}
 		bytes = lo
