@@ -130,6 +130,7 @@ type Train struct {
 	SkipStep         bool    `yaml:"skip_step" doc:"skip a step whose loss or gradient norm is an outlier"`
 	SkipStepWindow   int     `yaml:"skip_step_window" range:"[2,1048576]" doc:"losses and norms remembered by skip_step"`
 	SkipStepSigma    float64 `yaml:"skip_step_sigma" range:"(0,inf)" doc:"standard deviations above the mean that make an outlier"`
+	MaxNonFinite     int     `yaml:"max_non_finite" range:"[1,inf)" doc:"consecutive steps with a NaN or an infinity, which are given up, that end the run"`
 }
 
 // Optimizer chooses the update rule. Matrix parameters inside the blocks go to
@@ -220,7 +221,8 @@ type Parallel struct {
 // Checkpoint says when state is saved, how much is kept and what a run starts from.
 type Checkpoint struct {
 	Interval      Count  `yaml:"interval" range:"[0,inf)" doc:"steps between two checkpoints, 0 = only at the end"`
-	Keep          int    `yaml:"keep" range:"[0,inf)" doc:"newest checkpoints kept, 0 = all"`
+	Ephemeral     Count  `yaml:"ephemeral_interval" range:"[0,inf)" doc:"steps between two checkpoints that the next one replaces, 0 = none"`
+	Keep          int    `yaml:"keep" range:"[0,inf)" doc:"newest checkpoints kept, ephemeral ones not counted, 0 = all"`
 	Sync          bool   `yaml:"sync" doc:"wait for each save instead of writing beside training"`
 	NoFinal       bool   `yaml:"no_final" doc:"do not save after the last step"`
 	Resume        string `yaml:"resume" oneof:"auto never always" doc:"continue from the newest checkpoint in save_folder: if there is one, never, or fail without one"`

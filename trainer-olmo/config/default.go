@@ -15,6 +15,7 @@ func Default() Config {
 			// spec of SkipStepAdamW in OLMo-core: 128 values, 6 sigma.
 			SkipStepWindow: 128,
 			SkipStepSigma:  6,
+			MaxNonFinite:   3,
 		},
 		Optimizer: defaultOptimizer(),
 		Scheduler: Scheduler{

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/asteria-runtime/asteria/gemm"
+	"github.com/asteria-runtime/asteria/trainer-olmo/config"
 	"github.com/asteria-runtime/asteria/trainer-olmo/optim"
 	"github.com/asteria-runtime/asteria/trainer-olmo/param"
 )
@@ -109,8 +110,21 @@ func (r *run[T]) after(ctx context.Context, st *stepStats, first bool) error {
 		return err
 	}
 	r.show(st, first)
-	if every := int64(r.cfg.Checkpoint.Interval); every > 0 && pos.Step%every == 0 && pos.Step < r.stop {
-		return r.save()
+	return r.saveIfDue()
+}
+
+// saveIfDue begins a checkpoint after the steps that are to have one; the last
+// step's is not begun here.
+func (r *run[T]) saveIfDue() error {
+	step := r.stepper.pos.Step
+	due := func(every config.Count) bool { return every > 0 && step%int64(every) == 0 }
+	switch {
+	case step >= r.stop:
+		return nil
+	case due(r.cfg.Checkpoint.Interval):
+		return r.save(false)
+	case due(r.cfg.Checkpoint.Ephemeral):
+		return r.save(true)
 	}
 	return nil
 }
@@ -229,17 +243,16 @@ func (r *run[T]) show(st *stepStats, first bool) {
 // save begins a checkpoint of the present step. It waits for the one before; the
 // failure of a save is told and counted, and training goes on: the checkpoints
 // before it are whole.
-func (r *run[T]) save() error {
+func (r *run[T]) save(ephemeral bool) error {
 	r.endSave(r.store.Wait())
-	if r.stepper.pos.Step == r.saved {
-		return nil
-	}
 	start := time.Now()
 	r.saveStart = start
-	if err := r.store.SaveAsync(r.state()); err != nil {
+	st := r.state()
+	st.Ephemeral = ephemeral
+	if err := r.store.SaveAsync(st); err != nil {
 		return err
 	}
-	r.saved = r.stepper.pos.Step
+	r.saved, r.temporary = r.stepper.pos.Step, ephemeral
 	r.snapSeconds = time.Since(start).Seconds()
 	if r.cfg.Checkpoint.Sync {
 		r.endSave(r.store.Wait())
@@ -277,7 +290,8 @@ func (r *run[T]) finish() error {
 			return err
 		}
 	}
-	if r.cfg.Checkpoint.NoFinal && !r.interrupted && pos.Step == r.total || pos.Step == r.saved || pos.Step == r.started {
+	kept := pos.Step == r.saved && !r.temporary
+	if r.cfg.Checkpoint.NoFinal && !r.interrupted && pos.Step == r.total || kept || pos.Step == r.started {
 		return nil
 	}
 	if err := r.store.SaveAsync(r.state()); err != nil {

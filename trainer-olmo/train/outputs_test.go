@@ -372,3 +372,44 @@ func TestFlopsFollowOLMoCore(t *testing.T) {
 		t.Errorf("%v, want %v", got, want)
 	}
 }
+
+func TestEphemeralCheckpointsGo(t *testing.T) {
+	folder := t.TempDir()
+	c := testConfig(t, folder, "train.stop_at=35", "checkpoint.interval=20", "checkpoint.ephemeral_interval=10", "checkpoint.keep=0")
+	mustRun(t, c, Options{})
+	steps, err := filepath.Glob(filepath.Join(folder, "checkpoints", "step*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range steps {
+		steps[i] = filepath.Base(steps[i])
+	}
+	// 10 and 30 were ephemeral; 35 is the last one of this process.
+	if diff := cmp.Diff([]string{"step20", "step35"}, steps); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestAdaptiveClippingSurvivesAResume(t *testing.T) {
+	folder, whole := t.TempDir(), t.TempDir()
+	mustRun(t, testConfig(t, whole, "train.max_grad_norm_ratio=1.1"), Options{})
+	for _, stop := range []string{"train.stop_at=9", "train.stop_at=40"} {
+		mustRun(t, testConfig(t, folder, "train.max_grad_norm_ratio=1.1", stop), Options{})
+	}
+	if digestOf(t, folder) != digestOf(t, whole) {
+		t.Error("another digest after a resume")
+	}
+	recs, err := ReadMetrics(folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	clipped := 0
+	for _, r := range recs {
+		if r[mClip] < 1 {
+			clipped++
+		}
+	}
+	if clipped == 0 {
+		t.Error("nothing was clipped, the test is empty")
+	}
+}

@@ -19,10 +19,6 @@ import (
 	"github.com/asteria-runtime/asteria/trainer-olmo/param"
 )
 
-// maxNonFinite is the number of consecutive steps with a NaN or an infinity that
-// end a run.
-const maxNonFinite = 3
-
 // Run trains as the configuration says, from the start or from the newest
 // checkpoint of its folder. When the context ends, the step that runs is
 // finished, a checkpoint is saved, and the result says that the run was
@@ -68,6 +64,7 @@ type run[T gemm.Float] struct {
 	batch, evalBatch data.Batch
 	clock            clock
 	saved            int64 // step of the last checkpoint, -1 for none
+	temporary        bool  // that one is ephemeral
 	saveStart        time.Time
 	saveSeconds      float64 // of a save that ended since the last record, 0 for none
 	snapSeconds      float64
@@ -154,7 +151,7 @@ func (r *run[T]) build() error {
 	s := &stepper[T]{model: m, params: m.Params()}
 	s.opts = stepOptions{
 		legacy: c.Loss.Divisor == "tokens", zLoss: c.Loss.ZLoss,
-		microRows: max(1, int(c.Train.MicroBatchSize)/seq), maxNonFinite: maxNonFinite,
+		microRows: max(1, int(c.Train.MicroBatchSize)/seq), maxNonFinite: int64(c.Train.MaxNonFinite),
 	}
 	r.stepper = s
 	if s.opt, err = newOptimizer(c, s.params, r.eng); err != nil {

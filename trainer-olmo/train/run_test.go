@@ -136,7 +136,7 @@ func losses(t testing.TB, folder string) []float64 {
 	return out
 }
 
-var allOptimizers = []string{"adamw", "lionw", "soap", "shampoo", "kl-shampoo", "kl-soap"}
+var allOptimizers = []string{"adamw", "lionw", "soap", "shampoo", "kl-shampoo", "kl-soap", "eigen-shampoo"}
 
 // TestResumeAndThreadsKeepEveryBit runs 40 steps at once, and 13 + 14 + 13 with
 // two resumes, the latter on two threads, for several accumulations.
