@@ -35,7 +35,9 @@ func (c Config) textTokens(paths []string, tok tokenizer.Tokenizer) ([]string, e
 }
 
 // prepared tokenizes files into a folder of the cache named by their content.
-// Several processes may do so at once: the folder appears whole.
+// Several processes may do so at once: each writes a folder of its own, and the
+// first rename wins. Folders are never changed after that, so that a run may rely
+// on one while others come and go; removing old ones is left to the user.
 func (c Config) prepared(kind string, files []string, tok tokenizer.Tokenizer, base string) ([]string, error) {
 	root, err := c.cacheFolder()
 	if err != nil {

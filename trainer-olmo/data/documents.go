@@ -10,6 +10,7 @@ const IgnoreLabel = -100
 func DocumentLengths(dst []int32, tokens []int32, eos, bos int32) []int32 {
 	start := 0
 	for i, id := range tokens {
+		// An EOS in the last place ends the instance anyway.
 		if id == eos && i+1 < len(tokens) && (bos < 0 || tokens[i+1] == bos) {
 			dst = append(dst, int32(i+1-start))
 			start = i + 1

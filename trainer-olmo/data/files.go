@@ -19,7 +19,8 @@ type tokenFile struct {
 	part   extent
 }
 
-// maxOpen bounds the open files of a reader: data sets have tens of thousands.
+// maxOpen bounds the open files of a reader: data sets have tens of thousands,
+// systems allow a process about a thousand, and shuffling visits all of them.
 const maxOpen = 128
 
 // reader reads extents of token files and of their masks with pread, keeping
@@ -177,5 +178,6 @@ func (r *reader) refuseHeader(f *tokenFile) error {
 	return nil
 }
 
-// base is the name by which a fingerprint knows a file: data may move.
+// base is the name by which a fingerprint knows a file: data may move to another
+// folder or machine between the parts of a run, as in OLMo-core.
 func (f *tokenFile) base() string { return filepath.Base(f.path) }

@@ -2,6 +2,16 @@ package data
 
 import "fmt"
 
+// Note: the held-out part is the end of the data, not a sample of it: a sampled
+// instance has neighbours from the same document in the training part, and its
+// loss would measure memory as much as skill. The cut falls between documents
+// where it can, for the same reason. Corpora are shuffled by file before they are
+// written, so that their end is like the rest; a text file is taken as it comes.
+//
+// Both parts are cut into instances on their own. Moving the cut therefore moves
+// only the instances of the held-out part, and those of the training part keep
+// their numbers except for the dropped tail.
+
 // split leaves in l.files the training part or the held-out part.
 func (l *Loader) split(heldOut bool) error {
 	total := int64(0)

@@ -14,7 +14,9 @@ import (
 	"strconv"
 )
 
-// Span is the part of one document that one instance of a batch holds.
+// Span is the part of one document that one instance of a batch holds. Positions
+// count tokens from the start of the token file, so that they can be compared
+// with its list of documents and with other tools.
 type Span struct {
 	Row      int    // row of the global batch
 	Instance uint32 // number of the instance in the data set
@@ -117,7 +119,7 @@ func (c *cutter) add(doc Span) bool {
 		w := &c.wanted[0]
 		s := *w
 		s.Document, s.DocStart, s.DocEnd, s.ID, s.Path, s.Line = doc.Document, doc.DocStart, doc.DocEnd, doc.ID, doc.Path, doc.Line
-		if w.Start < doc.DocStart { // tokens before the document that no document holds
+		if w.Start < doc.DocStart { // lists of other tools may have gaps: tokens before the document that no document holds
 			gap := *w
 			gap.End = min(w.End, doc.DocStart)
 			c.spans = append(c.spans, gap)

@@ -12,9 +12,9 @@ type piece struct {
 	extent
 }
 
-// instanceSet says of which tokens each instance is made. There are three
-// kinds: chunks of files are computed; documents and packed documents are
-// listed.
+// instanceSet says of which tokens each instance is made. Chunks of files are
+// computed from the files' sizes, since a data set can have billions of them;
+// documents and packed documents depend on the content and are listed.
 type instanceSet struct {
 	seq  int64
 	ends []int64 // number of instances up to and including each file; chunks only
@@ -136,6 +136,8 @@ func (r *reader) packedInstances(cfg Config, files []tokenFile, v vocabulary) (*
 			bases = append(bases, base)
 			base += files[i].tokens
 		}
+		// No document crosses from one file into the next: each piece of the
+		// packing lies in one.
 		p := pack(docs, cfg.SequenceLength)
 		for _, instance := range p.instances {
 			s.add(locate(p.docs, instance, group, bases)...)

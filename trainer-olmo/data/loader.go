@@ -11,6 +11,12 @@ import (
 )
 
 // Loader serves global batches by number. One goroutine.
+//
+// Note: no position. A Loader has no notion of the batch served last: Batch(k) is
+// computed from k, the seed and the files, over as many epochs as k needs. A
+// trainer that resumes asks for the next number; there is no state to save, to
+// restore, or to get wrong in the second epoch. What it keeps between calls, the
+// order of the epoch in use (4 bytes an instance) and open files, is a cache.
 type Loader struct {
 	cfg      Config
 	vocab    vocabulary
@@ -22,8 +28,8 @@ type Loader struct {
 	warnings []string
 	print    string
 
-	masked bool    // batches have a label mask
-	pieces []piece // scratch
+	masked bool    // batches have a label mask: files have some, or rows are padded
+	pieces []piece // scratch of fill
 }
 
 // Open prepares the training part of the data that cfg names: it tokenizes text
@@ -266,7 +272,7 @@ func (l *Loader) fill(b *Batch, row int) error {
 		}
 		at = n
 	}
-	for i := at; i < seq; i++ {
+	for i := at; i < seq; i++ { // only kinds with padding, which have a mask and a pad id
 		tokens[i] = int32(l.vocab.pad)
 		mask[i] = false
 	}

@@ -21,19 +21,24 @@ const maxMeta = 1 << 20
 
 // Meta describes a token file, which has no header of its own. [Tokenize]
 // writes it beside the file, with .json in place of .npy.
+//
+// Nothing in a token file tells 16-bit ids from 32-bit ones, or one vocabulary
+// from another, and a wrong guess trains on noise without an error. Files of
+// other tools come without metadata; then the configuration is believed, and the
+// ids themselves are checked.
 type Meta struct {
-	Format    string `json:"format"`
-	Version   int    `json:"version"`
-	DType     string `json:"dtype"` // uint8, uint16, uint32, uint64; little-endian
+	Format    string `json:"format"`  // "asteria-tokens"
+	Version   int    `json:"version"` // of this description; 1
+	DType     string `json:"dtype"`   // uint8, uint16, uint32, uint64; little-endian
 	Tokens    int64  `json:"tokens"`
-	Documents int64  `json:"documents"`
-	MaxID     int64  `json:"max_id"` // largest id in the file, −1 when it is empty
-	VocabSize int    `json:"vocab_size"`
-	EOS       int    `json:"eos_token_id"` // −1 = none
-	Pad       int    `json:"pad_token_id"` // −1 = none
-	Tokenizer string `json:"tokenizer"`    // name
-	TokenHash string `json:"tokenizer_hash"`
-	SHA256    string `json:"sha256"` // of the token file
+	Documents int64  `json:"documents"`      // as many as the list of documents has lines
+	MaxID     int64  `json:"max_id"`         // largest id in the file, −1 when it is empty
+	VocabSize int    `json:"vocab_size"`     // ids of the tokenizer; padding rows of a model are not counted
+	EOS       int    `json:"eos_token_id"`   // −1 = none
+	Pad       int    `json:"pad_token_id"`   // −1 = none
+	Tokenizer string `json:"tokenizer"`      // name
+	TokenHash string `json:"tokenizer_hash"` // [tokenizer.Tokenizer].Hash: equal hashes, equal ids
+	SHA256    string `json:"sha256"`         // of the token file
 
 	file string // the token file it was read for
 }
@@ -94,10 +99,11 @@ func parseMeta(path string, raw []byte) (*Meta, error) {
 	if m.MaxID < -1 || m.MaxID >= int64(m.VocabSize) {
 		errs = append(errs, fmt.Errorf("data: %s: max_id %d, allowed −1 to vocab_size−1 = %d", path, m.MaxID, m.VocabSize-1))
 	}
-	for key, id := range map[string]int{"eos_token_id": m.EOS, "pad_token_id": m.Pad} {
-		if id < -1 || id >= m.VocabSize {
-			errs = append(errs, fmt.Errorf("data: %s: %s %d, allowed −1 to %d", path, key, id, m.VocabSize-1))
-		}
+	if m.EOS < -1 || m.EOS >= m.VocabSize {
+		errs = append(errs, fmt.Errorf("data: %s: eos_token_id %d, allowed −1 to %d", path, m.EOS, m.VocabSize-1))
+	}
+	if m.Pad < -1 || m.Pad >= m.VocabSize {
+		errs = append(errs, fmt.Errorf("data: %s: pad_token_id %d, allowed −1 to %d", path, m.Pad, m.VocabSize-1))
 	}
 	return &m, errors.Join(errs...)
 }

@@ -40,7 +40,7 @@ func CoreOrder(dst []uint32, n, chunk int, seed uint64, epoch int64) []uint32 {
 // first is 0) to dst and returns it. Its length is a multiple of world: without
 // keepLast the order is cut, with it instances from the start follow the end.
 func LegacyOrder(dst []uint32, n, world int, keepLast bool, seed uint64, epoch int64) []uint32 {
-	total := n / world * world
+	total := n / world * world // every rank gets as many
 	if keepLast && n > 0 {
 		total = (n + world - 1) / world * world
 	}
@@ -92,6 +92,10 @@ func sized[T any](dst []T, n int) []T {
 }
 
 // schedule turns the number of a batch into instance numbers. One goroutine.
+//
+// Epochs are whole: a batch never spans two, and the instances that do not fill
+// a last batch are left out of that epoch. Which ones they are changes with the
+// order, so that over many epochs all are served.
 type schedule struct {
 	n, chunk, world int
 	batch           int // instances of a global batch

@@ -61,9 +61,13 @@ func sortDecreasing(docs []extent) []extent {
 	return sorted
 }
 
-// bins finds the instance for a document: a segment tree over the free space
-// 1…limit holds the largest space in use below each node, a queue for each
-// space the instances that have it. A new instance has space limit, always.
+// bins finds the instance for a document in log₂ limit steps: a segment tree
+// over the free space 1…limit holds the largest space in use below each node, a
+// queue for each space the instances that have it. A new instance has space
+// limit, always, so that a search never fails.
+//
+// Searching by space instead of by instance is what makes best fit affordable:
+// there are millions of instances and at most limit different spaces.
 type bins struct {
 	limit  int
 	tree   []int   // node i has children 2i, 2i+1; leaf of space s is limit+s−1
@@ -102,7 +106,7 @@ func (b *bins) least(need int) int {
 // when no instance has room.
 func (b *bins) place(length, fresh int) int {
 	space := b.least(length)
-	bin := fresh
+	bin := fresh // the leaf limit stands for a new instance and keeps no queue
 	if space < b.limit {
 		bin = b.queues[space][0]
 		b.queues[space] = b.queues[space][1:]
@@ -158,7 +162,7 @@ func (s argsorter) sort(lo, hi, depth int) {
 	}
 	for hi-lo > insertionLimit {
 		at := s.partition(lo, hi)
-		depth--
+		depth-- // one budget for both sides, spent before they are looked at
 		if at-lo < hi-at {
 			s.sort(at+1, hi, depth)
 			hi = at - 1

@@ -18,6 +18,12 @@ import (
 
 // partWriter writes token files under temporary names and gives all of them
 // their names at the end. One goroutine.
+//
+// Note: a run that is killed must leave either nothing or everything that can be
+// opened. So files are written in a hidden folder inside the output folder,
+// synced, and renamed when the last one is complete. A kill between two renames
+// leaves a prefix of the files, each with its list and metadata, which the next
+// run refuses to mix with its own; the hidden folder is never read.
 type partWriter struct {
 	o      TokenizeOptions
 	width  Width
@@ -141,7 +147,7 @@ func (w *partWriter) startPart() error {
 // id that the width cannot hold means that the tokenizer lies about its size; it
 // is an error and never cut to fit.
 func (p *openPart) append(d document, ids []uint32, width Width, eos int) error {
-	p.raw = p.raw[:0]
+	p.raw = p.raw[:0] // reused: one document at a time
 	for _, id := range ids {
 		p.meta.MaxID = max(p.meta.MaxID, int64(id))
 		p.raw = width.append(p.raw, id)

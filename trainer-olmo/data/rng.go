@@ -2,9 +2,17 @@ package data
 
 import "math/bits"
 
-// The generators below give numpy's and Python's numbers exactly, because the
-// order of a training run is defined by them. math/rand/v2 has a PCG too, but
-// with another output function.
+// Note: generators. The ones below give numpy's and Python's numbers exactly,
+// because the order of an OLMo run is defined by them, and a run that is
+// compared with, or continued from, a published one must see the same batches.
+//
+//	seed + epoch → SeedSequence → PCG64 → masked rejection → shuffle   instances
+//	seed → MT19937 → high bits, rejected → shuffle                      files
+//
+// Neither is in the standard library. math/rand/v2 has a PCG with the same
+// congruence but another output function (DXSM), and seeds it without a
+// SeedSequence; its Shuffle draws by multiplication (Lemire), which numpy's
+// bounded integers do too but numpy's shuffle does not.
 
 // seedSequence is numpy's SeedSequence: it spreads the 32-bit words of a seed
 // over a pool of four, from which a generator's state is drawn.
@@ -39,6 +47,7 @@ func newSeedSequence(entropy ...uint32) seedSequence {
 		}
 		s[i] = hash(word)
 	}
+	// Every word of the pool reaches every other, in this order.
 	for from := range s {
 		for to := range s {
 			if from != to {
@@ -46,6 +55,7 @@ func newSeedSequence(entropy ...uint32) seedSequence {
 			}
 		}
 	}
+	// Seeds of more than 128 bits fold the rest in.
 	for _, word := range entropy[min(len(s), len(entropy)):] {
 		for to := range s {
 			mix(&s[to], hash(word))
@@ -158,7 +168,7 @@ type mersenne struct {
 // significant first, as random.Random(seed) does.
 func newMersenne(seed uint64) *mersenne {
 	key := []uint32{uint32(seed), uint32(seed >> 32)}
-	if key[1] == 0 {
+	if key[1] == 0 { // the number of words is part of the seed
 		key = key[:1]
 	}
 	m := &mersenne{next: 624}

@@ -12,6 +12,13 @@ import (
 	"github.com/asteria-runtime/asteria/trainer-olmo/tokenizer"
 )
 
+// Note: who decides what. Width: data.dtype, else the file's metadata, else the
+// smallest that holds the vocabulary. Vocabulary and special ids: the tokenizer,
+// else the first metadata, else the model's size and no special ids; a configured
+// id goes before all of them. Wherever two of these speak about the same thing
+// they must agree, and the error names both: ids that mean something else are the
+// commonest fault of training data, and the one that no later check finds.
+
 // vocabulary is what the ids mean: sizes and special ids, −1 where none.
 type vocabulary struct {
 	size          int // ids that the model knows

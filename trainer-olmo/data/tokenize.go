@@ -101,7 +101,8 @@ func (o TokenizeOptions) run(ctx context.Context, files []string) (report Tokeni
 	return w.commit()
 }
 
-// batchBytes is how much text is handed to a worker at a time.
+// batchBytes is how much text is handed to a worker at a time: enough that the
+// channels cost nothing, little enough that a few jobs a thread fit a cache.
 const batchBytes = 1 << 18
 
 // job is some documents and, once done is closed, their ids.
@@ -116,6 +117,14 @@ type job struct {
 // pipeline reads documents in one goroutine, encodes jobs in Threads others and
 // writes them here, in the order in which they were read. It returns when all
 // goroutines have ended.
+//
+// Note: order and end. Each job goes into two channels: order, which the writer
+// empties in sequence, and work, from which any worker takes it. The writer waits
+// for the job's own done channel, so that what is written does not depend on who
+// was faster. The bound of order limits the text in memory. Nothing deadlocks:
+// the writer takes every job until order is closed, also after an error, and
+// every job in order is also in work, whose workers run until it is closed; both
+// are closed by the reader, which stops at the next job once the context ends.
 func (o TokenizeOptions) pipeline(ctx context.Context, stop context.CancelFunc, files []string, w *partWriter) error {
 	threads := max(o.Threads, 1)
 	work := make(chan *job, threads)

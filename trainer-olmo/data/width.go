@@ -19,7 +19,8 @@ func (w Width) MaxID() int64 {
 	return 1<<(8*w) - 1
 }
 
-// WidthFor is the smallest width that holds ids below vocab.
+// WidthFor is the smallest width that holds ids below vocab, as OLMo-core
+// chooses it when none is given.
 func WidthFor(vocab int) Width {
 	switch {
 	case vocab <= 1<<8:
@@ -95,13 +96,14 @@ func (w Width) decode(dst []int32, raw []byte, limit int64) int {
 	default:
 		for i := range dst {
 			v := binary.LittleEndian.Uint64(raw[8*i:])
-			dst[i] = int32(v)
+			dst[i] = int32(v)                // wrong for a huge id, which is refused
 			bad |= bound - 1 - min(v, bound) // the difference of a huge id could wrap back
 		}
 	}
 	if bad>>63 == 0 {
 		return -1
 	}
+	// Some id is out of range: look again, slowly, for the first.
 	for i := range dst {
 		if w.value(raw, i) >= bound {
 			return i

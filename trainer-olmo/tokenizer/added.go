@@ -12,7 +12,9 @@ type match struct {
 	id         uint32
 }
 
-// matcher finds added tokens: the leftmost, and of those the longest.
+// matcher finds added tokens: the leftmost, and of those the longest. There are
+// a few dozen, which begin with a few different bytes, so that a table of first
+// bytes passes over nearly all text; an automaton would read every byte twice.
 type matcher struct {
 	tokens [256][]addedToken // by first byte, longest first
 	pairs  [1 << 16 / 64]uint64

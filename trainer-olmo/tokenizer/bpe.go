@@ -27,12 +27,16 @@ type tables struct {
 	size       int // largest id + 1
 	eos, pad   int
 
+	// Decoding: a token's bytes by its id.
 	text    []byte   // the bytes of all tokens, one after the other
 	offset  []uint32 // token id is text[offset[id]:offset[id+1]]
 	defined []bool   // ids may have gaps
-	special []bool
-	byteID  [256]uint32
-	pairs   pairTable
+	special []bool   // not shown to people
+
+	// Encoding, in the order of the stages' definitions in the package comment,
+	// last to first.
+	byteID  [256]uint32       // noByte where a byte has no token
+	pairs   pairTable         // the merges
 	words   map[string]uint32 // whole words, only with ignore_merges
 	raw     matcher           // added tokens with normalized: false
 	normal  matcher           // added tokens with normalized: true

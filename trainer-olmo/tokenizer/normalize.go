@@ -34,7 +34,10 @@ const (
 const lastComposite = 0x20000
 
 // newNormalizer collects the primary composites: runes in normal form that
-// decompose into two runes, the first of which may itself be one.
+// decompose into two runes, the first of which may itself be one. Package norm
+// gives full decompositions only, so that the first is found by composing all but
+// the last rune again. Runes that are excluded from composition are not in normal
+// form, and drop out.
 func newNormalizer() *normalizer {
 	n := &normalizer{composites: make(map[[2]rune]rune, 1024)}
 	for r := rune(0x80); r < lastComposite; r++ {

@@ -163,6 +163,13 @@ func (s splitter) next(c *classTable, text []byte) int {
 	return len(text)
 }
 
+// Note: scanners. A pattern is a list of alternatives, of which the first that
+// matches at a position wins, each as long as it can be. The scanners below try
+// them in that order, with two short cuts: the class of the first rune rules most
+// of them out, and after an optional space or symbol one look at the next rune
+// decides. The tests run the patterns themselves through package regexp, except
+// for the lookahead, and compare word by word.
+
 // nextGPT2 tries the alternatives of patternGPT2 in their order.
 func nextGPT2(c *classTable, text []byte) int {
 	if n := contraction(text, false); n > 0 {
@@ -193,6 +200,7 @@ func nextCL100K(c *classTable, text []byte, digits int) int {
 	case number:
 		return numbers(c, text, digits)
 	}
+	// [^\r\n\p{L}\p{N}]?\p{L}+ with its optional part present.
 	if k != newline && n < len(text) {
 		if next, size := c.at(text[n:]); next == letter {
 			return n + size + c.run(text[n+size:], letter)
@@ -200,7 +208,7 @@ func nextCL100K(c *classTable, text []byte, digits int) int {
 	}
 	start := 0
 	if text[0] == ' ' {
-		start = 1
+		start = 1 // given back when no symbol follows: then it is a run of spaces
 	}
 	if m := c.run(text[start:], other); m > 0 {
 		start += m

@@ -5,6 +5,12 @@ import (
 	"fmt"
 )
 
+// Note: strictness. A tokenizer.json can ask for dozens of stages, and each that
+// is silently skipped changes ids: training on such ids works, and the model is
+// useless with the real tokenizer. So every stage is decoded with unknown keys
+// refused, and every option that would matter is compared with the value that
+// this package implements.
+
 // typed is the part that every stage of the pipeline has.
 type typed struct{ Type string }
 

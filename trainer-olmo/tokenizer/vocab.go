@@ -94,6 +94,7 @@ func (t *tables) vocabulary(m modelJSON, added []addedJSON) ([]string, error) {
 		}
 		texts[id] = text
 	}
+	// Every byte must have a token, or some texts could not be encoded.
 	for b := range 256 {
 		id, ok := m.Vocab[string(byteRune(byte(b)))]
 		if !ok && neverInUTF8(byte(b)) {
@@ -214,7 +215,8 @@ func firstOf(ids map[string]int, names ...string) int {
 func neverInUTF8(b byte) bool { return b == 0xc0 || b == 0xc1 || b >= 0xf5 }
 
 // byteRune is GPT-2's printable stand-in for a byte: itself where Latin-1 shows
-// it, and 256, 257, … in order for the 68 others.
+// it, and 256, 257, … in order for the 68 others: the controls and the space
+// (33), DEL to the no-break space (34), the soft hyphen. A space reads Ġ.
 func byteRune(b byte) rune {
 	switch {
 	case b <= ' ':
