@@ -40,7 +40,7 @@ func BenchmarkEigenSym(b *testing.B) {
 
 func benchEigen[T gemm.Float](b *testing.B, eng *gemm.Engine, n int) {
 	a := gram[T](eng, n)
-	s, err := NewSolver[T](eng, n, Options{})
+	s, err := NewSolver[T](eng, n, Options{Precision: Single})
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -13,8 +13,12 @@ import (
 var errIllConditioned = errors.New("invroot: condition number asks for float64")
 
 // singleLimit is the condition number up to which Auto stays in float32: the root's
-// relative error there is about 1e-4 (measured for p = 4).
-const singleLimit = 1e4
+// relative error there is still below 1e-4 at order 65 (u*κ/p times a small constant). The coupled iterations
+// accumulate more and have a lower limit.
+const (
+	singleLimit          = 1e4
+	singleLimitIterative = 1e3
+)
 
 // core holds the algorithms and the scratch in one precision. The solver loads a
 // matrix, scaled by a power of two to elements below 1, and reads the result
@@ -162,8 +166,7 @@ func (c *core[T]) root(ctx context.Context, q rootRequest) (rep Report, result f
 	if err := c.tridiagonalise(ctx); err != nil {
 		return rep, 0, err
 	}
-	lo, hi := c.tri.extremes(c.n)
-	if q.auto && c.illConditioned(q, lo, hi) {
+	if q.auto && (q.opts.PseudoInverse || c.illConditioned(q.opts, q.scale)) {
 		return rep, 0, errIllConditioned
 	}
 	rep.Method = q.opts.Method
@@ -173,28 +176,45 @@ func (c *core[T]) root(ctx context.Context, q rootRequest) (rep Report, result f
 		return rep, 1, err
 	}
 	convert(c.view(c.a), c.view(c.x), 1)
+	lo, hi := c.tri.extremes(c.n, 52)
 	rep.LambdaMin, rep.LambdaMax = lo/q.scale, hi/q.scale
 	return c.iterativeRoot(ctx, q, rep)
 }
 
-// illConditioned decides from the spectrum's ends whether float32 is too coarse.
-func (c *core[T]) illConditioned(q rootRequest, lo, hi float64) bool {
-	ridge, floor := q.opts.lift(lo/q.scale, hi/q.scale)
-	low := max(lo/q.scale, floor) + ridge
-	return q.opts.PseudoInverse || !(hi/q.scale+ridge <= singleLimit*low)
+// illConditioned decides from the ends of the reduced matrix's spectrum whether
+// float32 is too coarse. scale is the factor that was loaded with.
+func (c *core[T]) illConditioned(o Options, scale float64) bool {
+	lo, hi := c.tri.extremes(c.n, 24)
+	lo, hi = lo/scale, hi/scale
+	limit := singleLimit
+	if o.Method != Eigen {
+		limit = singleLimitIterative
+	}
+	l := o.lift(lo, hi)
+	return !(l.of(hi) <= limit*l.of(lo))
 }
 
-// lift returns the ridge to add to a spectrum in [lo, hi], and the value to which
-// eigenvalues below it are raised first (Relative) or -Inf.
-func (o Options) lift(lo, hi float64) (ridge, floor float64) {
+// lift is what a ridge does to an eigenvalue.
+type lift struct {
+	floor float64 // eigenvalues below are raised to it
+	shift float64 // then added
+}
+
+func (l lift) of(v float64) float64 { return max(v, l.floor) + l.shift }
+
+// lift returns the effect of the ridge on a spectrum in [lo, hi].
+func (o Options) lift(lo, hi float64) lift {
 	switch o.Ridge.Kind {
 	case Relative:
-		return o.Ridge.Value * max(math.Abs(lo), math.Abs(hi)), 0
+		return lift{floor: o.Ridge.Value * max(math.Abs(lo), math.Abs(hi))}
 	case Absolute:
-		return o.Ridge.Value + max(0, -lo), math.Inf(-1)
+		return lift{floor: math.Inf(-1), shift: o.Ridge.Value + max(0, -lo)}
 	}
-	return 0, math.Inf(-1)
+	return lift{floor: math.Inf(-1)}
 }
+
+// amount is the ridge as reports show it.
+func (l lift) amount() float64 { return max(l.floor, 0) + l.shift }
 
 // eigenRoot forms c.a = Zᵀ*diag(f)*Z from the eigenpairs.
 func (c *core[T]) eigenRoot(ctx context.Context, q rootRequest) (rep Report, err error) {
@@ -218,11 +238,11 @@ func (c *core[T]) eigenRoot(ctx context.Context, q rootRequest) (rep Report, err
 	return rep, nil
 }
 
-// invert fills c.power with (λ+ridge)^(-exponent).
+// invert fills c.power with the lifted eigenvalues^(-exponent).
 func (c *core[T]) invert(q rootRequest, rep *Report) error {
 	d := c.tri.d[:c.n]
-	ridge, floor := q.opts.lift(rep.LambdaMin, rep.LambdaMax)
-	rep.Ridge = ridge
+	l := q.opts.lift(rep.LambdaMin, rep.LambdaMax)
+	rep.Ridge = l.amount()
 	zero, least := math.Inf(-1), math.Inf(1)
 	if q.opts.PseudoInverse {
 		zero = float64(c.n) * 2 * unit[T]() * max(rep.LambdaMax, 0)
@@ -233,7 +253,7 @@ func (c *core[T]) invert(q rootRequest, rep *Report) error {
 			c.power[i] = 0
 			continue
 		}
-		v = max(v, floor) + ridge
+		v = l.of(v)
 		if !(v > 0) {
 			return &NotPositiveError{Order: c.n, LambdaMin: v}
 		}

@@ -51,12 +51,15 @@ type coupled[T gemm.Float] struct {
 // iterativeRoot runs a coupled iteration on the loaded matrix; rep brings the ends of
 // its spectrum.
 func (c *core[T]) iterativeRoot(ctx context.Context, q rootRequest, rep Report) (Report, float64, error) {
-	ridge, _ := q.opts.lift(rep.LambdaMin, rep.LambdaMax)
+	// No eigenvalue can be raised alone here: Relative shifts as Absolute does. A
+	// smallest eigenvalue that is zero but for rounding is not an indefinite matrix.
+	ridge := q.opts.lift(rep.LambdaMin, rep.LambdaMax).amount()
 	noise := 4 * float64(c.n) * unit[T]() * math.Abs(rep.LambdaMax)
-	if q.opts.Ridge.Kind == Relative && -rep.LambdaMin > noise {
-		ridge -= rep.LambdaMin // no eigenvalue to clamp here: shift as Absolute does
-	} else if q.opts.Ridge.Kind == Absolute && -rep.LambdaMin <= noise {
-		ridge = q.opts.Ridge.Value // a rounded zero is not an indefinite matrix
+	switch {
+	case q.opts.Ridge.Kind == Relative && -rep.LambdaMin > noise:
+		ridge -= rep.LambdaMin
+	case q.opts.Ridge.Kind == Absolute && -rep.LambdaMin <= noise:
+		ridge = q.opts.Ridge.Value
 	}
 	rep.Ridge = ridge
 	if low := rep.LambdaMin + ridge; !(low > 0) && !(rep.LambdaMin+noise+ridge > 0) {

@@ -29,8 +29,9 @@ func (m Method) String() string {
 type Precision uint8
 
 const (
-	// Auto is Single while λmax/(λmin+ridge) ≤ 1e4 and Double beyond. Bases, whose
-	// quality does not depend on the condition number, are computed in Single.
+	// Auto is Single while λmax/(λmin+ridge) ≤ 1e4 (1e3 for the iterative methods) and
+	// Double beyond, for roots and eigendecompositions. Refreshes by QR, which do not resolve the small
+	// eigenvalues in any case, are computed in Single.
 	Auto Precision = iota
 	// Single is the element type of the solver.
 	Single
@@ -45,8 +46,9 @@ func (p Precision) String() string { return name(p, "auto", "single", "double") 
 type RidgeKind uint8
 
 const (
-	// Relative adds Value*max|λ| to the eigenvalues after raising the negative
-	// ones to zero, so that the smallest result is the ridge itself.
+	// Relative raises the eigenvalues below Value*max|λ| to it. A floor and not a sum: what lies below is
+	// noise of the storage, and a sum would pass it on. The iterative methods, which
+	// see no eigenvalues, add the ridge, and the magnitude of a negative λmin with it.
 	Relative RidgeKind = iota
 	// Absolute adds Value; should an eigenvalue still be below Value, all are
 	// moved up together until the smallest equals Value (the shift of
@@ -63,7 +65,7 @@ func (k RidgeKind) String() string { return name(k, "relative", "absolute", "non
 // float32 storage puts on the eigenvalues.
 const DefaultRidge = 1e-7
 
-// Ridge is the multiple of the identity added before inversion.
+// Ridge bounds the eigenvalues from below before inversion.
 type Ridge struct {
 	Kind RidgeKind
 	// Value is the ridge, ≥ 0. For Relative, 0 means DefaultRidge.
@@ -88,7 +90,7 @@ func (b BasisRefresh) String() string { return name(b, "qr", "eigh") }
 type Options struct {
 	// Method of inverse roots, default Eigen.
 	Method Method
-	// Ridge added before inversion, default relative 1e-7.
+	// Ridge of inverse roots, default relative 1e-7.
 	Ridge Ridge
 	// Precision of the work, default Auto.
 	Precision Precision

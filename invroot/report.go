@@ -17,7 +17,8 @@ type Report struct {
 	// LambdaMin and LambdaMax bound the spectrum of A without ridge (after trace
 	// scaling, if any). A QR refresh reports the extreme diag(QᵀAQ).
 	LambdaMin, LambdaMax float64
-	// Ridge is the multiple of the identity that was added, shift included.
+	// Ridge is the floor under the eigenvalues, or the multiple of the identity
+	// that was added, shift included.
 	Ridge float64
 	// Condition is the condition number of the matrix that was inverted, ridge
 	// included; 0 where nothing was.

@@ -139,9 +139,13 @@ func (s *Solver[T]) chain(ctx context.Context, dst, a gemm.Matrix[T], q rootRequ
 		q.auto = precision == Single && s.opts.Precision == Auto
 		rep, err := s.attempt(ctx, dst, a, q, load, precision, retries)
 		rep.Precision, rep.Retries = precision, retries
+		if err == nil {
+			return rep, nil
+		}
+		if ctx.Err() != nil {
+			return rep, ctx.Err()
+		}
 		switch {
-		case err == nil || ctx.Err() != nil:
-			return rep, err
 		case errors.Is(err, errIllConditioned):
 			s.stats.ToDouble++
 			precision = Double
@@ -212,7 +216,16 @@ func (s *Solver[T]) eigenSym(ctx context.Context, q gemm.Matrix[T], w []T, a gem
 		var rep Report
 		rep, err = s.decompose(ctx, q, w, a, descending, scale, precision, retries)
 		rep.Precision, rep.Retries = precision, retries
-		if err == nil || ctx.Err() != nil || precision == Double {
+		if err != nil && ctx.Err() != nil {
+			return rep, ctx.Err()
+		}
+		if errors.Is(err, errIllConditioned) {
+			s.stats.ToDouble++
+			precision = Double
+			retries--
+			continue
+		}
+		if err == nil || precision == Double {
 			return rep, err
 		}
 		s.stats.Retried++
@@ -227,16 +240,24 @@ func (s *Solver[T]) decompose(ctx context.Context, q gemm.Matrix[T], w []T, a ge
 		}
 	}
 	if p == Double {
-		return eigenInto(ctx, s.double(), q, w, a, descending, scale)
+		return eigenInto(ctx, s.double(), q, w, a, descending, scale, nil)
 	}
-	return eigenInto(ctx, s.own, q, w, a, descending, scale)
+	var auto *Options
+	if s.opts.Precision == Auto {
+		auto = &s.opts
+	}
+	return eigenInto(ctx, s.own, q, w, a, descending, scale, auto)
 }
 
-// eigenInto decomposes with the core c and rounds vectors and values into q and w.
-func eigenInto[U, T gemm.Float](ctx context.Context, c *core[U], q gemm.Matrix[T], w []T, a gemm.Matrix[T], descending bool, scale float64) (rep Report, err error) {
+// eigenInto decomposes with the core c and rounds vectors and values into q and w. With auto it stops
+// at errIllConditioned when the ridge of auto leaves too much for float32.
+func eigenInto[U, T gemm.Float](ctx context.Context, c *core[U], q gemm.Matrix[T], w []T, a gemm.Matrix[T], descending bool, scale float64, auto *Options) (rep Report, err error) {
 	loadLower(c, a, scale)
 	if err := c.tridiagonalise(ctx); err != nil {
 		return rep, err
+	}
+	if auto != nil && c.illConditioned(*auto, scale) {
+		return rep, errIllConditioned
 	}
 	if rep.Residual, err = c.diagonalise(ctx); err != nil {
 		return rep, err

@@ -157,20 +157,20 @@ func stripHeight(m int) int {
 	return 128
 }
 
-// extremes brackets the spectrum of the reduced matrix of order n: the smallest and the
-// largest eigenvalue by bisection on Sturm counts, to 2^-30 of the norm.
-func (t *tridiagonal[T]) extremes(n int) (lo, hi float64) {
+// extremes returns the smallest and the largest eigenvalue of the reduced matrix of
+// order n by bisection on Sturm counts, to 2^-steps of the norm.
+func (t *tridiagonal[T]) extremes(n, steps int) (lo, hi float64) {
 	if n == 0 {
 		return 0, 0
 	}
 	left, right := t.gershgorin(n)
-	return t.bisect(n, 1, left, right), t.bisect(n, n, left, right)
+	return t.bisect(n, 1, steps, left, right), t.bisect(n, n, steps, left, right)
 }
 
-// bisect returns the smallest x, to 2^-30 of the interval, with at least count
+// bisect returns the smallest x, to 2^-steps of the interval, with at least count
 // eigenvalues below it.
-func (t *tridiagonal[T]) bisect(n, count int, left, right float64) float64 {
-	for range 30 {
+func (t *tridiagonal[T]) bisect(n, count, steps int, left, right float64) float64 {
+	for range steps {
 		mid := (left + right) / 2
 		if t.below(n, mid) >= count {
 			right = mid

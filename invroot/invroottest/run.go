@@ -11,6 +11,7 @@ import (
 
 	"github.com/asteria-runtime/asteria/gemm"
 	"github.com/asteria-runtime/asteria/invroot"
+	"github.com/asteria-runtime/asteria/invroot/internal/jacobi"
 )
 
 // Backend is what a refresh job needs of a solver; invroot.Refresher is one.
@@ -102,7 +103,7 @@ func (s suite[T]) roots(t *testing.T) {
 	for _, n := range []int{1, 2, 3, 16, 37} {
 		for _, condition := range []float64{1, 1e2, 1e4} {
 			a, ref := s.matrix(n, condition, 1)
-			w, q := Jacobi(ref)
+			w, q := jacobi.Eigen(ref)
 			for _, exponent := range []float64{1, 0.5, 0.25, 0.125} {
 				x := gemm.NewMatrix[T](n, n)
 				if err := b.Root(context.Background(), x, a, exponent); err != nil {
@@ -110,7 +111,7 @@ func (s suite[T]) roots(t *testing.T) {
 				}
 				// u*κ*exponent from rounding (first order), a ridge of 1e-6 likewise, an iteration's tolerance of 1e-6.
 				tol := 40*float64(n)*s.unit*condition*exponent + 1e-6*condition*exponent + 1e-5
-				if e := relative(x, power(w, q, -exponent)); !(e <= tol) {
+				if e := relative(x, jacobi.Function(w, q, -exponent)); !(e <= tol) {
 					t.Errorf("n=%d condition=%.0e exponent=%v: relative error %.1e exceeds %.1e", n, condition, exponent, e, tol)
 				}
 				if e := asymmetry(x); e != 0 {
@@ -150,7 +151,7 @@ func (s suite[T]) eigen(t *testing.T) {
 	b := s.newBackend(t, maxOrder)
 	for _, n := range []int{1, 2, 3, 17, 49} {
 		a, ref := s.matrix(n, 1e3, 3)
-		want, _ := Jacobi(ref)
+		want, _ := jacobi.Eigen(ref)
 		for _, descending := range []bool{false, true} {
 			q, w := gemm.NewMatrix[T](n, n), make([]T, n)
 			if err := b.Eigen(context.Background(), q, w, a, descending); err != nil {
@@ -259,7 +260,7 @@ func (s suite[T]) diagonalize(t *testing.T) {
 	b := s.newBackend(t, maxOrder)
 	for _, n := range []int{1, 2, 6, 20} {
 		a, ref := s.matrix(n, 1e2, 6)
-		want, _ := Jacobi(ref)
+		want, _ := jacobi.Eigen(ref)
 		q, w := gemm.NewMatrix[T](n, n), make([]T, n)
 		for i := range n {
 			q.Set(i, i, 1)

@@ -1,4 +1,4 @@
-package invroottest
+package jacobi
 
 import (
 	"math"
@@ -6,10 +6,10 @@ import (
 	"github.com/asteria-runtime/asteria/gemm"
 )
 
-// Jacobi returns eigenvalues (ascending) and orthonormal eigenvectors (columns) of a symmetric
+// Eigen returns eigenvalues (ascending) and orthonormal eigenvectors (columns) of a symmetric
 // matrix by the cyclic Jacobi method (Golub and Van Loan, Matrix Computations, 8.5): slow,
 // short, and accurate to a few units in the last place of the norm.
-func Jacobi(a gemm.Matrix[float64]) (w []float64, q gemm.Matrix[float64]) {
+func Eigen(a gemm.Matrix[float64]) (w []float64, q gemm.Matrix[float64]) {
 	n := a.Rows
 	b := gemm.NewMatrix[float64](n, n)
 	q = gemm.NewMatrix[float64](n, n)
@@ -94,13 +94,14 @@ func sortColumns(w []float64, q gemm.Matrix[float64]) {
 	}
 }
 
-// Power returns A^x for a symmetric positive definite matrix, by [Jacobi].
+// Power returns A^x for a symmetric positive definite matrix, by [Eigen].
 func Power(a gemm.Matrix[float64], x float64) gemm.Matrix[float64] {
-	w, q := Jacobi(a)
-	return power(w, q, x)
+	w, q := Eigen(a)
+	return Function(w, q, x)
 }
 
-func power(w []float64, q gemm.Matrix[float64], x float64) gemm.Matrix[float64] {
+// Function returns Q*diag(w^x)*Qᵀ.
+func Function(w []float64, q gemm.Matrix[float64], x float64) gemm.Matrix[float64] {
 	out := gemm.NewMatrix[float64](q.Rows, q.Rows)
 	for k, v := range w {
 		f := math.Pow(v, x)
