@@ -10,10 +10,10 @@ import (
 
 // Outcome is how one run of a comparison ended.
 type Outcome struct {
-	Group  string `json:"group"`
-	Seed   int64  `json:"seed"`
-	Result Result `json:"result"`
-	Err    error  `json:"-"`
+	Group  string
+	Seed   int64
+	Result Result
+	Err    error
 }
 
 // Compare makes the runs of a comparison one after the other, each in its own

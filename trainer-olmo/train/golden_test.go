@@ -1,6 +1,7 @@
 package train
 
 import (
+	"encoding/binary"
 	"encoding/json"
 	"fmt"
 	"math"
@@ -54,10 +55,9 @@ func goldenTrajectories(t *testing.T, legacy bool, f func(t *testing.T, g *traje
 type trajectory struct {
 	dir       string
 	Tolerance struct {
-		Loss      float64 `json:"float64_abs_loss"`
-		Params    float64 `json:"float64_abs_params"`
-		Loss32    float64 `json:"float32_rel_loss"`
-		hasLoss32 bool
+		Loss   float64 `json:"float64_abs_loss"`
+		Params float64 `json:"float64_abs_params"`
+		Loss32 float64 `json:"float32_rel_loss"`
 	} `json:"tolerance"`
 	Config struct {
 		DModel  int     `json:"hidden_size"`
@@ -72,7 +72,9 @@ type trajectory struct {
 		Tied    bool    `json:"tie_word_embeddings"`
 		Family  string  `json:"family"`
 		ClipQKV float64 `json:"clip_qkv"`
-		Window  int     `json:"sliding_window"`
+		// An OLMo-3 model has both of these.
+		Window     int      `json:"sliding_window"`
+		LayerTypes []string `json:"layer_types"`
 	} `json:"config"`
 	Data  trajectoryData `json:"data"`
 	Train struct {
@@ -103,17 +105,9 @@ type trajectory struct {
 		LNorm     float64 `json:"total_grad_norm"`
 		Coef      float64 `json:"clip_coef"`
 	} `json:"steps"`
-	State10 *struct {
-		Params     tensors `json:"params"`
-		ExpAvg     tensors `json:"exp_avg"`
-		ExpAvgSq   tensors `json:"exp_avg_sq"`
-		Step       int64   `json:"optimizer_step"`
-		Epoch      int64   `json:"epoch"`
-		Batches    int64   `json:"batches_processed"`
-		TokensSeen int64   `json:"tokens_processed"`
-	} `json:"state_after_step_10"`
-	Final     tensors `json:"final_params"`
-	FinalLeg  tensors `json:"final_state_legacy_names"`
+	State     *trajectoryState `json:"-"` // "state_after_step_N"
+	Final     tensors          `json:"final_params"`
+	FinalLeg  tensors          `json:"final_state_legacy_names"`
 	FinalEval *struct {
 		Instances []int   `json:"instances"`
 		CE        float64 `json:"ce_mean"`
@@ -122,6 +116,17 @@ type trajectory struct {
 	initial tensors
 	tokens  []int32
 	seq     int
+}
+
+// trajectoryState is the state after step Step.
+type trajectoryState struct {
+	Params     tensors `json:"params"`
+	ExpAvg     tensors `json:"exp_avg"`
+	ExpAvgSq   tensors `json:"exp_avg_sq"`
+	Step       int64   `json:"optimizer_step"`
+	Epoch      int64   `json:"epoch"`
+	Batches    int64   `json:"batches_processed"`
+	TokensSeen int64   `json:"tokens_processed"`
 }
 
 type trajectoryData struct {
@@ -171,6 +176,17 @@ func readTrajectory(t *testing.T, file string) *trajectory {
 	if err := json.Unmarshal(raw, g); err != nil {
 		t.Fatalf("%s: %v", file, err)
 	}
+	var keys map[string]json.RawMessage
+	if err := json.Unmarshal(raw, &keys); err != nil {
+		t.Fatal(err)
+	}
+	for key, state := range keys {
+		if strings.HasPrefix(key, "state_after_step_") {
+			if err := json.Unmarshal(state, &g.State); err != nil {
+				t.Fatalf("%s: %s: %v", file, key, err)
+			}
+		}
+	}
 	g.resolve(t)
 	return g
 }
@@ -199,12 +215,13 @@ func (g *trajectory) resolve(t *testing.T) {
 	}
 }
 
-// words reads "name=value" and "name value" pairs of a prose description.
-func words(t *testing.T, text, name string) float64 {
+// words reads "name=value" and "name value" pairs of a prose description, or
+// takes the default.
+func words(t *testing.T, text, name string, or float64) float64 {
 	t.Helper()
-	m := regexp.MustCompile(`\b` + name + `[ =]([0-9.e+-]+)`).FindStringSubmatch(text)
+	m := regexp.MustCompile(`\b` + name + `[ =]([0-9.]+(?:e[+-]?[0-9]+)?)`).FindStringSubmatch(text)
 	if m == nil {
-		t.Fatalf("no %q in %q", name, text)
+		return or
 	}
 	v, err := strconv.ParseFloat(m[1], 64)
 	if err != nil {
@@ -220,26 +237,31 @@ func (g *trajectory) modelConfig() model.Config {
 		HeadDim: c.HeadDim, HiddenSize: c.Hidden, VocabSize: c.Vocab, RopeTheta: c.Theta, NormEps: c.Eps,
 		TieWordEmbeddings: c.Tied, ClipQKV: c.ClipQKV,
 	}
+	if c.Window > 0 {
+		m.SlidingLastLayer = true
+		for _, kind := range c.LayerTypes {
+			window := model.FullAttention
+			if kind == "sliding_attention" {
+				window = c.Window
+			}
+			m.SlidingWindow = append(m.SlidingWindow, window)
+		}
+	}
 	return m
 }
 
-// curve reads the schedule's description.
+// schedule reads the schedule's description.
 func (g *trajectory) schedule(t *testing.T) optim.Schedule {
 	t.Helper()
 	text := g.Train.Schedule
-	name, end := strings.Fields(text)[0], int64(len(g.Steps))
-	var o optim.CurveOptions
-	o.Legacy = g.legacy()
-	if o.Legacy {
-		o.Warmup = int64(words(t, text, "t_warmup"))
-		end = int64(words(t, text, "max"))
-		low := words(t, text, "warmup_min_lr")
+	name, steps := strings.Fields(text)[0], float64(len(g.Steps))
+	o := optim.CurveOptions{Legacy: g.legacy()}
+	o.Warmup = int64(words(t, text, "t_warmup", words(t, text, "warmup", 0)))
+	end := int64(words(t, text, "t_max", words(t, text, "max", steps)))
+	if low := words(t, text, "warmup_min_lr", -1); low >= 0 {
 		o.WarmupMinLR = &low
-	} else {
-		o.Warmup = int64(words(t, text, "warmup"))
-		end = int64(words(t, text, "t_max"))
 	}
-	alpha := words(t, text, "alpha_f")
+	alpha := words(t, text, "alpha_f", 0.1)
 	o.AlphaF = &alpha
 	curve, err := optim.NewCurve(name, o)
 	if err != nil {
@@ -259,7 +281,7 @@ func (g *trajectory) adamw(t *testing.T) optim.AdamWOptions {
 		}
 		o.Betas[0], _ = strconv.ParseFloat(m[1], 64)
 		o.Betas[1], _ = strconv.ParseFloat(m[2], 64)
-		o.Eps, o.WeightDecay = words(t, text, "eps"), words(t, text, "wd")
+		o.Eps, o.WeightDecay = words(t, text, "eps", 1e-8), words(t, text, "wd", 0)
 		if strings.Contains(text, "embeddings wd 0") {
 			o.Decay.NoDecayRoles = append(o.Decay.NoDecayRoles, param.Embedding)
 		}
@@ -314,6 +336,50 @@ func setParams[T gemm.Float](t *testing.T, ps []param.Param[T], x tensors) {
 	}
 }
 
+// load serves the trajectory's batches as the trainer reads them: from a token
+// file, in the order of the seed.
+func (g *trajectory) load(t *testing.T, instances int) func(k int64) *data.Batch {
+	t.Helper()
+	file, raw := filepath.Join(t.TempDir(), "tokens.npy"), []byte(nil)
+	for _, id := range g.tokens {
+		raw = binary.LittleEndian.AppendUint16(raw, uint16(id))
+	}
+	if err := os.WriteFile(file, raw, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	c := data.Config{
+		Paths: []string{file}, DType: "uint16", SequenceLength: g.seq, Seed: g.Train.Seed, VocabSize: g.Config.Vocab,
+		BatchInstances: instances, EOS: new(int), Order: data.OrderCore,
+	}
+	if g.legacy() {
+		c.Order = data.OrderLegacy
+	}
+	l, err := data.Open(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	return func(k int64) *data.Batch {
+		var b data.Batch
+		if err := l.Batch(k, &b); err != nil {
+			t.Fatal(err)
+		}
+		return &b
+	}
+}
+
+// checkOrder compares the batches of the loader with those of the file.
+func (g *trajectory) checkOrder(t *testing.T, instances int) {
+	t.Helper()
+	batch := g.load(t, instances)
+	for _, w := range g.Steps {
+		got, want := batch(w.Step-1), g.batch(w.Instances, w.Epoch)
+		if got.Epoch != w.Epoch || !slices.Equal(got.Tokens, want.Tokens) {
+			t.Fatalf("step %d: the loader serves instances %v of epoch %d, want %v of %d", w.Step, got.Instances, got.Epoch, w.Instances, w.Epoch)
+		}
+	}
+}
+
 // batch gathers instances of the token file.
 func (g *trajectory) batch(instances []int, epoch int64) *data.Batch {
 	b := &data.Batch{Rows: len(instances), Seq: g.seq, Epoch: epoch}
@@ -349,6 +415,7 @@ func compareParams[T gemm.Float](t *testing.T, what string, ps []param.Param[T],
 
 func TestGoldenTrainTrajectoryCore(t *testing.T) {
 	goldenTrajectories(t, false, func(t *testing.T, g *trajectory) {
+		g.checkOrder(t, g.Train.Global)
 		runCoreTrajectory(t, g, g.Train.Micro)
 		t.Run("whole batch at once", func(t *testing.T) { runCoreTrajectory(t, g, g.Train.Global) })
 		t.Run("resume", func(t *testing.T) { resumeTrajectory(t, g) })
@@ -370,7 +437,7 @@ func runCoreTrajectory(t *testing.T, g *trajectory, micro int) {
 		near(t, at+"Z loss", st.Z*s.opts.zLoss, w.Z, tol.Loss)
 		near(t, at+"grad norm", st.GradNorm, w.Norm, tol.Params)
 		near(t, at+"clip coefficient", st.ClipCoef, w.Coef, tol.Params)
-		if g.State10 != nil && w.Step == g.State10.Step {
+		if g.State != nil && w.Step == g.State.Step {
 			compareState(t, g, s)
 		}
 	}
@@ -388,16 +455,16 @@ func runCoreTrajectory(t *testing.T, g *trajectory, micro int) {
 // compareState checks weights, moments and position against the recorded state.
 func compareState(t *testing.T, g *trajectory, s *stepper[float64]) {
 	t.Helper()
-	compareParams(t, "state", s.params, g.State10.Params, g.Tolerance.Params)
+	compareParams(t, "state", s.params, g.State.Params, g.Tolerance.Params)
 	for _, sec := range s.opt.Sections() {
 		name, isAvg := strings.CutSuffix(strings.TrimPrefix(sec.Name, "adamw/"), "/exp_avg")
-		want := g.State10.ExpAvg
+		want := g.State.ExpAvg
 		if !isAvg {
 			var isSq bool
 			if name, isSq = strings.CutSuffix(name, "/exp_avg_sq"); !isSq {
 				continue
 			}
-			want = g.State10.ExpAvgSq
+			want = g.State.ExpAvgSq
 		}
 		for i, w := range want[name] {
 			if math.Abs(sec.F64[i]-w) > g.Tolerance.Params {
@@ -406,7 +473,7 @@ func compareState(t *testing.T, g *trajectory, s *stepper[float64]) {
 			}
 		}
 	}
-	want := checkpoint.Position{Step: g.State10.Step, Batch: g.State10.Batches, Tokens: g.State10.TokensSeen, Epoch: g.State10.Epoch, MicroBatches: s.pos.MicroBatches}
+	want := checkpoint.Position{Step: g.State.Step, Batch: g.State.Batches, Tokens: g.State.TokensSeen, Epoch: g.State.Epoch, MicroBatches: s.pos.MicroBatches}
 	if s.pos != want {
 		t.Errorf("position %+v, want %+v", s.pos, want)
 	}
@@ -415,7 +482,10 @@ func compareState(t *testing.T, g *trajectory, s *stepper[float64]) {
 // resumeTrajectory saves at step 10, restores into a new run, and wants the bits
 // of the run that was not stopped.
 func resumeTrajectory(t *testing.T, g *trajectory) {
-	const stop = 10
+	stop := 10
+	if g.State != nil {
+		stop = int(g.State.Step)
+	}
 	whole, first, second := newGoldenStepper[float64](t, g, g.Train.Micro), newGoldenStepper[float64](t, g, g.Train.Micro), newGoldenStepper[float64](t, g, g.Train.Micro)
 	run := func(s *stepper[float64], lo, hi int) {
 		for _, w := range g.Steps[lo:hi] {
@@ -464,6 +534,7 @@ func runFloat32Trajectory(t *testing.T, g *trajectory) {
 
 func TestGoldenTrainTrajectoryLegacy(t *testing.T) {
 	goldenTrajectories(t, true, func(t *testing.T, g *trajectory) {
+		g.checkOrder(t, g.Train.LGlobal)
 		s := newGoldenStepper[float64](t, g, g.Train.LMicro)
 		tol := g.Tolerance
 		for _, w := range g.Steps {

@@ -7,15 +7,8 @@ import (
 	"math"
 	"time"
 
-	"github.com/asteria-runtime/asteria/gemm"
 	"github.com/asteria-runtime/asteria/trainer-olmo/config"
-	"github.com/asteria-runtime/asteria/trainer-olmo/optim"
-	"github.com/asteria-runtime/asteria/trainer-olmo/param"
 )
-
-func newClipper[T gemm.Float](params []param.Param[T], o optim.ClipOptions) *optim.Clipper[T] {
-	return optim.NewClipper(params, o)
-}
 
 // loop trains until the run or the context ends.
 func (r *run[T]) loop(ctx context.Context) error {

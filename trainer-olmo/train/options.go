@@ -40,24 +40,24 @@ func (o Options) withDefaults() Options {
 
 // Result is how a run ended, over all processes that worked on it.
 type Result struct {
-	Folder      string  `json:"folder"`
-	Optimizer   string  `json:"optimizer"`
-	Steps       int64   `json:"steps"`        // steps done
-	TotalSteps  int64   `json:"total_steps"`  // length of the run
-	Tokens      int64   `json:"tokens"`       // tokens trained on
-	Loss        float64 `json:"loss"`         // cross-entropy of the last step
-	TailLoss    float64 `json:"tail_loss"`    // mean over the last tenth of the steps
-	HeldOut     float64 `json:"held_out"`     // cross-entropy of the last evaluation, NaN without one
-	HeldOutPPL  float64 `json:"held_out_ppl"` // its perplexity
-	Skipped     int64   `json:"skipped"`      // steps given up by the skip-step rule
-	NonFinite   int64   `json:"non_finite"`   // steps given up as not finite
-	Seconds     float64 `json:"seconds"`      // sum of the step times
-	StepP50     float64 `json:"step_p50"`     // median step, seconds, first steps of processes left out
-	StepP99     float64 `json:"step_p99"`
-	StepMax     float64 `json:"step_max"`
-	TPS         float64 `json:"tokens_per_second"`
-	Interrupted bool    `json:"interrupted"` // the context ended before the run did
-	Resumed     int64   `json:"resumed"`     // step at which this process took over, 0 for a new run
+	Folder      string
+	Optimizer   string
+	Steps       int64   // steps done
+	TotalSteps  int64   // length of the run
+	Tokens      int64   // tokens trained on
+	Loss        float64 // cross-entropy of the last step
+	TailLoss    float64 // mean over the last tenth of the steps
+	HeldOut     float64 // cross-entropy of the last evaluation, NaN without one
+	HeldOutPPL  float64 // its perplexity
+	Skipped     int64   // steps given up by the skip-step rule
+	NonFinite   int64   // steps given up as not finite
+	Seconds     float64 // sum of the step times
+	StepP50     float64 // median step, seconds, first steps of processes left out
+	StepP99     float64
+	StepMax     float64
+	TPS         float64
+	Interrupted bool  // the context ended before the run did
+	Resumed     int64 // step at which this process took over, 0 for a new run
 }
 
 // Elapsed is the sum of the step times.

@@ -16,6 +16,7 @@ import (
 	"github.com/asteria-runtime/asteria/trainer-olmo/config"
 	"github.com/asteria-runtime/asteria/trainer-olmo/data"
 	"github.com/asteria-runtime/asteria/trainer-olmo/model"
+	"github.com/asteria-runtime/asteria/trainer-olmo/optim"
 	"github.com/asteria-runtime/asteria/trainer-olmo/param"
 )
 
@@ -164,7 +165,7 @@ func (r *run[T]) build() error {
 	if err := clip.Validate(); err != nil {
 		return err
 	}
-	s.clip = newClipper(s.params, clip)
+	s.clip = optim.NewClipper(s.params, clip)
 	if s.sched, err = c.Schedule(r.total); err != nil {
 		return err
 	}
