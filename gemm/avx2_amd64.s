@@ -6,7 +6,7 @@
 
 // func sTileByRow1x8AVX2(t *byte)
 // Requires: AVX, BMI2, CMOV, FMA3, MMX+, POPCNT
-TEXT ·sTileByRow1x8AVX2(SB), NOSPLIT, $24-8
+TEXT ·sTileByRow1x8AVX2(SB), NOSPLIT, $32-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -21,41 +21,54 @@ TEXT ·sTileByRow1x8AVX2(SB), NOSPLIT, $24-8
 	BZHIQ   CX, DX, DX
 	MOVQ    DX, 16(SP)
 	MOVQ    48(AX), BX
-	MOVQ    152(AX), SI
 	MOVQ    72(AX), CX
 	SHLQ    $0x02, CX
-	MOVQ    80(AX), DI
+	MOVQ    80(AX), SI
+	SHLQ    $0x02, SI
+	MOVQ    88(AX), DI
 	SHLQ    $0x02, DI
-	MOVQ    88(AX), R8
-	SHLQ    $0x02, R8
-	MOVQ    176(AX), R9
-	SHLQ    $0x02, R9
 
 tile:
 	MOVQ       8(SP), CX
 	MOVQ       24(AX), DX
 	VXORPS     Y0, Y0, Y0
-	MOVQ       BX, R10
-	PREFETCHT0 (R10)
-	MOVQ       96(AX), R10
-	SHRQ       $0x01, R10
-	JZ         rest
+	MOVQ       BX, R8
+	PREFETCHT0 (R8)
+	MOVQ       152(AX), R8
+	MOVQ       176(AX), R9
+	SHLQ       $0x02, R9
+	MOVQ       96(AX), R11
+	SHRQ       $0x01, R11
+	MOVQ       184(AX), R10
+	CMPQ       R10, R11
+	CMOVQGT    R11, R10
+	SUBQ       R10, R11
+	MOVQ       R11, 24(SP)
+	TESTQ      R10, R10
+	JZ         idle
 
 loop:
-	PREFETCHT1   (SI)
+	PREFETCHT1   (R8)
 	VMOVUPS      (DX), Y1
 	VBROADCASTSS (CX), Y2
 	VFMADD231PS  Y2, Y1, Y0
-	VMOVUPS      (DX)(DI*1), Y1
+	VMOVUPS      (DX)(SI*1), Y1
 	VBROADCASTSS 4(CX), Y2
 	VFMADD231PS  Y2, Y1, Y0
-	LEAQ         (DX)(DI*2), DX
+	LEAQ         (DX)(SI*2), DX
 	ADDQ         $0x08, CX
-	ADDQ         R9, SI
+	ADDQ         R9, R8
 	DECQ         R10
 	JNZ          loop
 
-rest:
+	// the rounds that fetch nothing touch the argument block
+idle:
+	MOVQ         AX, R8
+	XORQ         R9, R9
+	MOVQ         24(SP), R10
+	MOVQ         $0x00000000, 24(SP)
+	TESTQ        R10, R10
+	JNZ          loop
 	MOVQ         96(AX), R10
 	TESTQ        $0x00000001, R10
 	JZ           done
@@ -67,7 +80,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 184(AX), Y1
+	VBROADCASTSS 192(AX), Y1
 	VMULPS       Y1, Y0, Y0
 
 scaled:
@@ -84,7 +97,7 @@ scaled:
 wholeadd:
 	TESTQ        $0x00000004, CX
 	JZ           wholebeta
-	VBROADCASTSS 188(AX), Y1
+	VBROADCASTSS 196(AX), Y1
 	MOVQ         BX, CX
 	VFMADD231PS  (CX), Y1, Y0
 
@@ -95,10 +108,10 @@ wholebeta:
 
 partial:
 	MOVQ       120(AX), DX
-	LEAQ       masks<>+0(SB), R10
+	LEAQ       masks<>+0(SB), R8
 	SHLQ       $0x02, DX
-	SUBQ       DX, R10
-	VMOVUPS    128(R10), Y1
+	SUBQ       DX, R8
+	VMOVUPS    128(R8), Y1
 	TESTQ      $0x00000002, CX
 	JZ         maskedadd
 	MOVQ       BX, DX
@@ -108,7 +121,7 @@ partial:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 188(AX), Y2
+	VBROADCASTSS 196(AX), Y2
 	MOVQ         BX, DX
 	VMASKMOVPS   (DX), Y1, Y3
 	VFMADD231PS  Y3, Y2, Y0
@@ -123,23 +136,23 @@ maskedbeta:
 lower:
 	MOVQ       120(AX), DX
 	MOVQ       16(SP), CX
-	MOVQ       $-1, R10
-	BZHIQ      DX, R10, R10
+	MOVQ       $-1, R8
+	BZHIQ      DX, R8, R8
 	MOVQ       BX, DX
-	MOVQ       CX, R11
-	SHRQ       $0x10, R11
-	ANDQ       R10, R11
-	POPCNTQ    R11, R11
-	LEAQ       masks<>+0(SB), R10
-	SHLQ       $0x02, R11
-	SUBQ       R11, R10
-	VMOVUPS    128(R10), Y1
+	MOVQ       CX, R9
+	SHRQ       $0x10, R9
+	ANDQ       R8, R9
+	POPCNTQ    R9, R9
+	LEAQ       masks<>+0(SB), R8
+	SHLQ       $0x02, R9
+	SUBQ       R9, R8
+	VMOVUPS    128(R8), Y1
 	VMASKMOVPS Y0, Y1, (DX)
 	LEAQ       1(CX)(CX*1), CX
 	MOVQ       CX, 16(SP)
 
 stored:
-	ADDQ R8, BX
+	ADDQ DI, BX
 
 	// next tile
 	MOVQ 112(AX), CX
@@ -186,7 +199,7 @@ GLOBL masks<>(SB), RODATA|NOPTR, $256
 
 // func sTileByRow2x8AVX2(t *byte)
 // Requires: AVX, BMI2, CMOV, FMA3, MMX+, POPCNT
-TEXT ·sTileByRow2x8AVX2(SB), NOSPLIT, $24-8
+TEXT ·sTileByRow2x8AVX2(SB), NOSPLIT, $32-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -201,62 +214,75 @@ TEXT ·sTileByRow2x8AVX2(SB), NOSPLIT, $24-8
 	BZHIQ   CX, DX, DX
 	MOVQ    DX, 16(SP)
 	MOVQ    48(AX), BX
-	MOVQ    152(AX), SI
-	MOVQ    72(AX), DI
+	MOVQ    72(AX), SI
+	SHLQ    $0x02, SI
+	MOVQ    80(AX), DI
 	SHLQ    $0x02, DI
-	MOVQ    80(AX), R8
+	MOVQ    88(AX), R8
 	SHLQ    $0x02, R8
-	MOVQ    88(AX), R9
-	SHLQ    $0x02, R9
-	MOVQ    176(AX), R10
-	SHLQ    $0x02, R10
 
 tile:
 	MOVQ       8(SP), CX
 	MOVQ       24(AX), DX
 	VXORPS     Y0, Y0, Y0
 	VXORPS     Y1, Y1, Y1
-	MOVQ       BX, R11
-	PREFETCHT0 (R11)
-	ADDQ       R9, R11
-	PREFETCHT0 (R11)
-	MOVQ       96(AX), R11
-	SHRQ       $0x01, R11
-	JZ         rest
+	MOVQ       BX, R9
+	PREFETCHT0 (R9)
+	ADDQ       R8, R9
+	PREFETCHT0 (R9)
+	MOVQ       152(AX), R9
+	MOVQ       176(AX), R10
+	SHLQ       $0x02, R10
+	MOVQ       96(AX), R12
+	SHRQ       $0x01, R12
+	MOVQ       184(AX), R11
+	CMPQ       R11, R12
+	CMOVQGT    R12, R11
+	SUBQ       R11, R12
+	MOVQ       R12, 24(SP)
+	TESTQ      R11, R11
+	JZ         idle
 
 loop:
-	PREFETCHT1   (SI)
+	PREFETCHT1   (R9)
 	VMOVUPS      (DX), Y2
 	VBROADCASTSS (CX), Y3
 	VFMADD231PS  Y3, Y2, Y0
-	VBROADCASTSS (CX)(DI*1), Y3
+	VBROADCASTSS (CX)(SI*1), Y3
 	VFMADD231PS  Y3, Y2, Y1
-	VMOVUPS      (DX)(R8*1), Y2
+	VMOVUPS      (DX)(DI*1), Y2
 	VBROADCASTSS 4(CX), Y3
 	VFMADD231PS  Y3, Y2, Y0
-	VBROADCASTSS 4(CX)(DI*1), Y3
+	VBROADCASTSS 4(CX)(SI*1), Y3
 	VFMADD231PS  Y3, Y2, Y1
-	LEAQ         (DX)(R8*2), DX
+	LEAQ         (DX)(DI*2), DX
 	ADDQ         $0x08, CX
-	ADDQ         R10, SI
+	ADDQ         R10, R9
 	DECQ         R11
 	JNZ          loop
 
-rest:
+	// the rounds that fetch nothing touch the argument block
+idle:
+	MOVQ         AX, R9
+	XORQ         R10, R10
+	MOVQ         24(SP), R11
+	MOVQ         $0x00000000, 24(SP)
+	TESTQ        R11, R11
+	JNZ          loop
 	MOVQ         96(AX), R11
 	TESTQ        $0x00000001, R11
 	JZ           done
 	VMOVUPS      (DX), Y2
 	VBROADCASTSS (CX), Y3
 	VFMADD231PS  Y3, Y2, Y0
-	VBROADCASTSS (CX)(DI*1), Y3
+	VBROADCASTSS (CX)(SI*1), Y3
 	VFMADD231PS  Y3, Y2, Y1
 
 done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 184(AX), Y2
+	VBROADCASTSS 192(AX), Y2
 	VMULPS       Y2, Y0, Y0
 	VMULPS       Y2, Y1, Y1
 
@@ -270,48 +296,48 @@ scaled:
 	JZ     wholeadd
 	MOVQ   BX, DX
 	VADDPS (DX), Y0, Y0
-	ADDQ   R9, DX
+	ADDQ   R8, DX
 	VADDPS (DX), Y1, Y1
 
 wholeadd:
 	TESTQ        $0x00000004, CX
 	JZ           wholebeta
-	VBROADCASTSS 188(AX), Y2
+	VBROADCASTSS 196(AX), Y2
 	MOVQ         BX, CX
 	VFMADD231PS  (CX), Y2, Y0
-	ADDQ         R9, CX
+	ADDQ         R8, CX
 	VFMADD231PS  (CX), Y2, Y1
 
 wholebeta:
 	MOVQ    BX, CX
 	VMOVUPS Y0, (CX)
-	ADDQ    R9, CX
+	ADDQ    R8, CX
 	VMOVUPS Y1, (CX)
 	JMP     stored
 
 partial:
 	MOVQ       120(AX), DX
-	LEAQ       masks<>+0(SB), R11
+	LEAQ       masks<>+0(SB), R9
 	SHLQ       $0x02, DX
-	SUBQ       DX, R11
-	VMOVUPS    128(R11), Y2
+	SUBQ       DX, R9
+	VMOVUPS    128(R9), Y2
 	TESTQ      $0x00000002, CX
 	JZ         maskedadd
 	MOVQ       BX, DX
 	VMASKMOVPS (DX), Y2, Y3
 	VADDPS     Y3, Y0, Y0
-	ADDQ       R9, DX
+	ADDQ       R8, DX
 	VMASKMOVPS (DX), Y2, Y3
 	VADDPS     Y3, Y1, Y1
 
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 188(AX), Y3
+	VBROADCASTSS 196(AX), Y3
 	MOVQ         BX, DX
 	VMASKMOVPS   (DX), Y2, Y4
 	VFMADD231PS  Y4, Y3, Y0
-	ADDQ         R9, DX
+	ADDQ         R8, DX
 	VMASKMOVPS   (DX), Y2, Y4
 	VFMADD231PS  Y4, Y3, Y1
 
@@ -320,42 +346,42 @@ maskedbeta:
 	JNZ        lower
 	MOVQ       BX, CX
 	VMASKMOVPS Y0, Y2, (CX)
-	ADDQ       R9, CX
+	ADDQ       R8, CX
 	VMASKMOVPS Y1, Y2, (CX)
 	JMP        stored
 
 lower:
 	MOVQ       120(AX), DX
 	MOVQ       16(SP), CX
-	MOVQ       $-1, R11
-	BZHIQ      DX, R11, R11
+	MOVQ       $-1, R9
+	BZHIQ      DX, R9, R9
 	MOVQ       BX, DX
-	MOVQ       CX, R12
-	SHRQ       $0x10, R12
-	ANDQ       R11, R12
-	POPCNTQ    R12, R12
-	LEAQ       masks<>+0(SB), R13
-	SHLQ       $0x02, R12
-	SUBQ       R12, R13
-	VMOVUPS    128(R13), Y2
+	MOVQ       CX, R10
+	SHRQ       $0x10, R10
+	ANDQ       R9, R10
+	POPCNTQ    R10, R10
+	LEAQ       masks<>+0(SB), R11
+	SHLQ       $0x02, R10
+	SUBQ       R10, R11
+	VMOVUPS    128(R11), Y2
 	VMASKMOVPS Y0, Y2, (DX)
 	LEAQ       1(CX)(CX*1), CX
-	ADDQ       R9, DX
-	MOVQ       CX, R12
-	SHRQ       $0x10, R12
-	ANDQ       R11, R12
-	POPCNTQ    R12, R12
-	LEAQ       masks<>+0(SB), R11
-	SHLQ       $0x02, R12
-	SUBQ       R12, R11
-	VMOVUPS    128(R11), Y2
+	ADDQ       R8, DX
+	MOVQ       CX, R10
+	SHRQ       $0x10, R10
+	ANDQ       R9, R10
+	POPCNTQ    R10, R10
+	LEAQ       masks<>+0(SB), R9
+	SHLQ       $0x02, R10
+	SUBQ       R10, R9
+	VMOVUPS    128(R9), Y2
 	VMASKMOVPS Y1, Y2, (DX)
 	LEAQ       1(CX)(CX*1), CX
 	MOVQ       CX, 16(SP)
 
 stored:
-	ADDQ R9, BX
-	ADDQ R9, BX
+	ADDQ R8, BX
+	ADDQ R8, BX
 
 	// next tile
 	MOVQ 112(AX), CX
@@ -368,7 +394,7 @@ stored:
 
 // func sTileByRow3x8AVX2(t *byte)
 // Requires: AVX, BMI2, CMOV, FMA3, MMX+, POPCNT
-TEXT ·sTileByRow3x8AVX2(SB), NOSPLIT, $24-8
+TEXT ·sTileByRow3x8AVX2(SB), NOSPLIT, $32-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -383,15 +409,12 @@ TEXT ·sTileByRow3x8AVX2(SB), NOSPLIT, $24-8
 	BZHIQ   CX, DX, DX
 	MOVQ    DX, 16(SP)
 	MOVQ    48(AX), BX
-	MOVQ    152(AX), SI
-	MOVQ    72(AX), DI
+	MOVQ    72(AX), SI
+	SHLQ    $0x02, SI
+	MOVQ    80(AX), DI
 	SHLQ    $0x02, DI
-	MOVQ    80(AX), R8
+	MOVQ    88(AX), R8
 	SHLQ    $0x02, R8
-	MOVQ    88(AX), R9
-	SHLQ    $0x02, R9
-	MOVQ    176(AX), R10
-	SHLQ    $0x02, R10
 
 tile:
 	MOVQ       8(SP), CX
@@ -399,55 +422,71 @@ tile:
 	VXORPS     Y0, Y0, Y0
 	VXORPS     Y1, Y1, Y1
 	VXORPS     Y2, Y2, Y2
-	MOVQ       BX, R11
-	PREFETCHT0 (R11)
-	ADDQ       R9, R11
-	PREFETCHT0 (R11)
-	ADDQ       R9, R11
-	PREFETCHT0 (R11)
-	MOVQ       96(AX), R11
-	SHRQ       $0x01, R11
-	JZ         rest
+	MOVQ       BX, R9
+	PREFETCHT0 (R9)
+	ADDQ       R8, R9
+	PREFETCHT0 (R9)
+	ADDQ       R8, R9
+	PREFETCHT0 (R9)
+	MOVQ       152(AX), R9
+	MOVQ       176(AX), R10
+	SHLQ       $0x02, R10
+	MOVQ       96(AX), R12
+	SHRQ       $0x01, R12
+	MOVQ       184(AX), R11
+	CMPQ       R11, R12
+	CMOVQGT    R12, R11
+	SUBQ       R11, R12
+	MOVQ       R12, 24(SP)
+	TESTQ      R11, R11
+	JZ         idle
 
 loop:
-	PREFETCHT1   (SI)
+	PREFETCHT1   (R9)
 	VMOVUPS      (DX), Y3
 	VBROADCASTSS (CX), Y4
 	VFMADD231PS  Y4, Y3, Y0
-	VBROADCASTSS (CX)(DI*1), Y4
+	VBROADCASTSS (CX)(SI*1), Y4
 	VFMADD231PS  Y4, Y3, Y1
-	VBROADCASTSS (CX)(DI*2), Y4
+	VBROADCASTSS (CX)(SI*2), Y4
 	VFMADD231PS  Y4, Y3, Y2
-	VMOVUPS      (DX)(R8*1), Y3
+	VMOVUPS      (DX)(DI*1), Y3
 	VBROADCASTSS 4(CX), Y4
 	VFMADD231PS  Y4, Y3, Y0
-	VBROADCASTSS 4(CX)(DI*1), Y4
+	VBROADCASTSS 4(CX)(SI*1), Y4
 	VFMADD231PS  Y4, Y3, Y1
-	VBROADCASTSS 4(CX)(DI*2), Y4
+	VBROADCASTSS 4(CX)(SI*2), Y4
 	VFMADD231PS  Y4, Y3, Y2
-	LEAQ         (DX)(R8*2), DX
+	LEAQ         (DX)(DI*2), DX
 	ADDQ         $0x08, CX
-	ADDQ         R10, SI
+	ADDQ         R10, R9
 	DECQ         R11
 	JNZ          loop
 
-rest:
+	// the rounds that fetch nothing touch the argument block
+idle:
+	MOVQ         AX, R9
+	XORQ         R10, R10
+	MOVQ         24(SP), R11
+	MOVQ         $0x00000000, 24(SP)
+	TESTQ        R11, R11
+	JNZ          loop
 	MOVQ         96(AX), R11
 	TESTQ        $0x00000001, R11
 	JZ           done
 	VMOVUPS      (DX), Y3
 	VBROADCASTSS (CX), Y4
 	VFMADD231PS  Y4, Y3, Y0
-	VBROADCASTSS (CX)(DI*1), Y4
+	VBROADCASTSS (CX)(SI*1), Y4
 	VFMADD231PS  Y4, Y3, Y1
-	VBROADCASTSS (CX)(DI*2), Y4
+	VBROADCASTSS (CX)(SI*2), Y4
 	VFMADD231PS  Y4, Y3, Y2
 
 done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 184(AX), Y3
+	VBROADCASTSS 192(AX), Y3
 	VMULPS       Y3, Y0, Y0
 	VMULPS       Y3, Y1, Y1
 	VMULPS       Y3, Y2, Y2
@@ -462,60 +501,60 @@ scaled:
 	JZ     wholeadd
 	MOVQ   BX, DX
 	VADDPS (DX), Y0, Y0
-	ADDQ   R9, DX
+	ADDQ   R8, DX
 	VADDPS (DX), Y1, Y1
-	ADDQ   R9, DX
+	ADDQ   R8, DX
 	VADDPS (DX), Y2, Y2
 
 wholeadd:
 	TESTQ        $0x00000004, CX
 	JZ           wholebeta
-	VBROADCASTSS 188(AX), Y3
+	VBROADCASTSS 196(AX), Y3
 	MOVQ         BX, CX
 	VFMADD231PS  (CX), Y3, Y0
-	ADDQ         R9, CX
+	ADDQ         R8, CX
 	VFMADD231PS  (CX), Y3, Y1
-	ADDQ         R9, CX
+	ADDQ         R8, CX
 	VFMADD231PS  (CX), Y3, Y2
 
 wholebeta:
 	MOVQ    BX, CX
 	VMOVUPS Y0, (CX)
-	ADDQ    R9, CX
+	ADDQ    R8, CX
 	VMOVUPS Y1, (CX)
-	ADDQ    R9, CX
+	ADDQ    R8, CX
 	VMOVUPS Y2, (CX)
 	JMP     stored
 
 partial:
 	MOVQ       120(AX), DX
-	LEAQ       masks<>+0(SB), R11
+	LEAQ       masks<>+0(SB), R9
 	SHLQ       $0x02, DX
-	SUBQ       DX, R11
-	VMOVUPS    128(R11), Y3
+	SUBQ       DX, R9
+	VMOVUPS    128(R9), Y3
 	TESTQ      $0x00000002, CX
 	JZ         maskedadd
 	MOVQ       BX, DX
 	VMASKMOVPS (DX), Y3, Y4
 	VADDPS     Y4, Y0, Y0
-	ADDQ       R9, DX
+	ADDQ       R8, DX
 	VMASKMOVPS (DX), Y3, Y4
 	VADDPS     Y4, Y1, Y1
-	ADDQ       R9, DX
+	ADDQ       R8, DX
 	VMASKMOVPS (DX), Y3, Y4
 	VADDPS     Y4, Y2, Y2
 
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 188(AX), Y4
+	VBROADCASTSS 196(AX), Y4
 	MOVQ         BX, DX
 	VMASKMOVPS   (DX), Y3, Y5
 	VFMADD231PS  Y5, Y4, Y0
-	ADDQ         R9, DX
+	ADDQ         R8, DX
 	VMASKMOVPS   (DX), Y3, Y5
 	VFMADD231PS  Y5, Y4, Y1
-	ADDQ         R9, DX
+	ADDQ         R8, DX
 	VMASKMOVPS   (DX), Y3, Y5
 	VFMADD231PS  Y5, Y4, Y2
 
@@ -524,56 +563,56 @@ maskedbeta:
 	JNZ        lower
 	MOVQ       BX, CX
 	VMASKMOVPS Y0, Y3, (CX)
-	ADDQ       R9, CX
+	ADDQ       R8, CX
 	VMASKMOVPS Y1, Y3, (CX)
-	ADDQ       R9, CX
+	ADDQ       R8, CX
 	VMASKMOVPS Y2, Y3, (CX)
 	JMP        stored
 
 lower:
 	MOVQ       120(AX), DX
 	MOVQ       16(SP), CX
-	MOVQ       $-1, R11
-	BZHIQ      DX, R11, R11
+	MOVQ       $-1, R9
+	BZHIQ      DX, R9, R9
 	MOVQ       BX, DX
-	MOVQ       CX, R12
-	SHRQ       $0x10, R12
-	ANDQ       R11, R12
-	POPCNTQ    R12, R12
-	LEAQ       masks<>+0(SB), R13
-	SHLQ       $0x02, R12
-	SUBQ       R12, R13
-	VMOVUPS    128(R13), Y3
+	MOVQ       CX, R10
+	SHRQ       $0x10, R10
+	ANDQ       R9, R10
+	POPCNTQ    R10, R10
+	LEAQ       masks<>+0(SB), R11
+	SHLQ       $0x02, R10
+	SUBQ       R10, R11
+	VMOVUPS    128(R11), Y3
 	VMASKMOVPS Y0, Y3, (DX)
 	LEAQ       1(CX)(CX*1), CX
-	ADDQ       R9, DX
-	MOVQ       CX, R12
-	SHRQ       $0x10, R12
-	ANDQ       R11, R12
-	POPCNTQ    R12, R12
-	LEAQ       masks<>+0(SB), R13
-	SHLQ       $0x02, R12
-	SUBQ       R12, R13
-	VMOVUPS    128(R13), Y3
+	ADDQ       R8, DX
+	MOVQ       CX, R10
+	SHRQ       $0x10, R10
+	ANDQ       R9, R10
+	POPCNTQ    R10, R10
+	LEAQ       masks<>+0(SB), R11
+	SHLQ       $0x02, R10
+	SUBQ       R10, R11
+	VMOVUPS    128(R11), Y3
 	VMASKMOVPS Y1, Y3, (DX)
 	LEAQ       1(CX)(CX*1), CX
-	ADDQ       R9, DX
-	MOVQ       CX, R12
-	SHRQ       $0x10, R12
-	ANDQ       R11, R12
-	POPCNTQ    R12, R12
-	LEAQ       masks<>+0(SB), R11
-	SHLQ       $0x02, R12
-	SUBQ       R12, R11
-	VMOVUPS    128(R11), Y3
+	ADDQ       R8, DX
+	MOVQ       CX, R10
+	SHRQ       $0x10, R10
+	ANDQ       R9, R10
+	POPCNTQ    R10, R10
+	LEAQ       masks<>+0(SB), R9
+	SHLQ       $0x02, R10
+	SUBQ       R10, R9
+	VMOVUPS    128(R9), Y3
 	VMASKMOVPS Y2, Y3, (DX)
 	LEAQ       1(CX)(CX*1), CX
 	MOVQ       CX, 16(SP)
 
 stored:
-	ADDQ R9, BX
-	ADDQ R9, BX
-	ADDQ R9, BX
+	ADDQ R8, BX
+	ADDQ R8, BX
+	ADDQ R8, BX
 
 	// next tile
 	MOVQ 112(AX), CX
@@ -586,7 +625,7 @@ stored:
 
 // func sTileByRow4x8AVX2(t *byte)
 // Requires: AVX, BMI2, CMOV, FMA3, MMX+, POPCNT
-TEXT ·sTileByRow4x8AVX2(SB), NOSPLIT, $24-8
+TEXT ·sTileByRow4x8AVX2(SB), NOSPLIT, $32-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -601,16 +640,13 @@ TEXT ·sTileByRow4x8AVX2(SB), NOSPLIT, $24-8
 	BZHIQ   CX, DX, DX
 	MOVQ    DX, 16(SP)
 	MOVQ    48(AX), BX
-	MOVQ    152(AX), SI
-	MOVQ    72(AX), DI
+	MOVQ    72(AX), SI
+	SHLQ    $0x02, SI
+	MOVQ    80(AX), DI
 	SHLQ    $0x02, DI
-	MOVQ    80(AX), R8
+	MOVQ    88(AX), R8
 	SHLQ    $0x02, R8
-	MOVQ    88(AX), R9
-	SHLQ    $0x02, R9
-	MOVQ    176(AX), R10
-	SHLQ    $0x02, R10
-	LEAQ    (DI)(DI*2), R11
+	LEAQ    (SI)(SI*2), R9
 
 tile:
 	MOVQ       8(SP), CX
@@ -619,63 +655,79 @@ tile:
 	VXORPS     Y1, Y1, Y1
 	VXORPS     Y2, Y2, Y2
 	VXORPS     Y3, Y3, Y3
-	MOVQ       BX, R12
-	PREFETCHT0 (R12)
-	ADDQ       R9, R12
-	PREFETCHT0 (R12)
-	ADDQ       R9, R12
-	PREFETCHT0 (R12)
-	ADDQ       R9, R12
-	PREFETCHT0 (R12)
-	MOVQ       96(AX), R12
-	SHRQ       $0x01, R12
-	JZ         rest
+	MOVQ       BX, R10
+	PREFETCHT0 (R10)
+	ADDQ       R8, R10
+	PREFETCHT0 (R10)
+	ADDQ       R8, R10
+	PREFETCHT0 (R10)
+	ADDQ       R8, R10
+	PREFETCHT0 (R10)
+	MOVQ       152(AX), R10
+	MOVQ       176(AX), R11
+	SHLQ       $0x02, R11
+	MOVQ       96(AX), R13
+	SHRQ       $0x01, R13
+	MOVQ       184(AX), R12
+	CMPQ       R12, R13
+	CMOVQGT    R13, R12
+	SUBQ       R12, R13
+	MOVQ       R13, 24(SP)
+	TESTQ      R12, R12
+	JZ         idle
 
 loop:
-	PREFETCHT1   (SI)
+	PREFETCHT1   (R10)
 	VMOVUPS      (DX), Y4
 	VBROADCASTSS (CX), Y5
 	VFMADD231PS  Y5, Y4, Y0
-	VBROADCASTSS (CX)(DI*1), Y5
+	VBROADCASTSS (CX)(SI*1), Y5
 	VFMADD231PS  Y5, Y4, Y1
-	VBROADCASTSS (CX)(DI*2), Y5
+	VBROADCASTSS (CX)(SI*2), Y5
 	VFMADD231PS  Y5, Y4, Y2
-	VBROADCASTSS (CX)(R11*1), Y5
+	VBROADCASTSS (CX)(R9*1), Y5
 	VFMADD231PS  Y5, Y4, Y3
-	VMOVUPS      (DX)(R8*1), Y4
+	VMOVUPS      (DX)(DI*1), Y4
 	VBROADCASTSS 4(CX), Y5
 	VFMADD231PS  Y5, Y4, Y0
-	VBROADCASTSS 4(CX)(DI*1), Y5
+	VBROADCASTSS 4(CX)(SI*1), Y5
 	VFMADD231PS  Y5, Y4, Y1
-	VBROADCASTSS 4(CX)(DI*2), Y5
+	VBROADCASTSS 4(CX)(SI*2), Y5
 	VFMADD231PS  Y5, Y4, Y2
-	VBROADCASTSS 4(CX)(R11*1), Y5
+	VBROADCASTSS 4(CX)(R9*1), Y5
 	VFMADD231PS  Y5, Y4, Y3
-	LEAQ         (DX)(R8*2), DX
+	LEAQ         (DX)(DI*2), DX
 	ADDQ         $0x08, CX
-	ADDQ         R10, SI
+	ADDQ         R11, R10
 	DECQ         R12
 	JNZ          loop
 
-rest:
+	// the rounds that fetch nothing touch the argument block
+idle:
+	MOVQ         AX, R10
+	XORQ         R11, R11
+	MOVQ         24(SP), R12
+	MOVQ         $0x00000000, 24(SP)
+	TESTQ        R12, R12
+	JNZ          loop
 	MOVQ         96(AX), R12
 	TESTQ        $0x00000001, R12
 	JZ           done
 	VMOVUPS      (DX), Y4
 	VBROADCASTSS (CX), Y5
 	VFMADD231PS  Y5, Y4, Y0
-	VBROADCASTSS (CX)(DI*1), Y5
+	VBROADCASTSS (CX)(SI*1), Y5
 	VFMADD231PS  Y5, Y4, Y1
-	VBROADCASTSS (CX)(DI*2), Y5
+	VBROADCASTSS (CX)(SI*2), Y5
 	VFMADD231PS  Y5, Y4, Y2
-	VBROADCASTSS (CX)(R11*1), Y5
+	VBROADCASTSS (CX)(R9*1), Y5
 	VFMADD231PS  Y5, Y4, Y3
 
 done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 184(AX), Y4
+	VBROADCASTSS 192(AX), Y4
 	VMULPS       Y4, Y0, Y0
 	VMULPS       Y4, Y1, Y1
 	VMULPS       Y4, Y2, Y2
@@ -691,72 +743,72 @@ scaled:
 	JZ     wholeadd
 	MOVQ   BX, DX
 	VADDPS (DX), Y0, Y0
-	ADDQ   R9, DX
+	ADDQ   R8, DX
 	VADDPS (DX), Y1, Y1
-	ADDQ   R9, DX
+	ADDQ   R8, DX
 	VADDPS (DX), Y2, Y2
-	ADDQ   R9, DX
+	ADDQ   R8, DX
 	VADDPS (DX), Y3, Y3
 
 wholeadd:
 	TESTQ        $0x00000004, CX
 	JZ           wholebeta
-	VBROADCASTSS 188(AX), Y4
+	VBROADCASTSS 196(AX), Y4
 	MOVQ         BX, CX
 	VFMADD231PS  (CX), Y4, Y0
-	ADDQ         R9, CX
+	ADDQ         R8, CX
 	VFMADD231PS  (CX), Y4, Y1
-	ADDQ         R9, CX
+	ADDQ         R8, CX
 	VFMADD231PS  (CX), Y4, Y2
-	ADDQ         R9, CX
+	ADDQ         R8, CX
 	VFMADD231PS  (CX), Y4, Y3
 
 wholebeta:
 	MOVQ    BX, CX
 	VMOVUPS Y0, (CX)
-	ADDQ    R9, CX
+	ADDQ    R8, CX
 	VMOVUPS Y1, (CX)
-	ADDQ    R9, CX
+	ADDQ    R8, CX
 	VMOVUPS Y2, (CX)
-	ADDQ    R9, CX
+	ADDQ    R8, CX
 	VMOVUPS Y3, (CX)
 	JMP     stored
 
 partial:
 	MOVQ       120(AX), DX
-	LEAQ       masks<>+0(SB), R12
+	LEAQ       masks<>+0(SB), R10
 	SHLQ       $0x02, DX
-	SUBQ       DX, R12
-	VMOVUPS    128(R12), Y4
+	SUBQ       DX, R10
+	VMOVUPS    128(R10), Y4
 	TESTQ      $0x00000002, CX
 	JZ         maskedadd
 	MOVQ       BX, DX
 	VMASKMOVPS (DX), Y4, Y5
 	VADDPS     Y5, Y0, Y0
-	ADDQ       R9, DX
+	ADDQ       R8, DX
 	VMASKMOVPS (DX), Y4, Y5
 	VADDPS     Y5, Y1, Y1
-	ADDQ       R9, DX
+	ADDQ       R8, DX
 	VMASKMOVPS (DX), Y4, Y5
 	VADDPS     Y5, Y2, Y2
-	ADDQ       R9, DX
+	ADDQ       R8, DX
 	VMASKMOVPS (DX), Y4, Y5
 	VADDPS     Y5, Y3, Y3
 
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 188(AX), Y5
+	VBROADCASTSS 196(AX), Y5
 	MOVQ         BX, DX
 	VMASKMOVPS   (DX), Y4, Y6
 	VFMADD231PS  Y6, Y5, Y0
-	ADDQ         R9, DX
+	ADDQ         R8, DX
 	VMASKMOVPS   (DX), Y4, Y6
 	VFMADD231PS  Y6, Y5, Y1
-	ADDQ         R9, DX
+	ADDQ         R8, DX
 	VMASKMOVPS   (DX), Y4, Y6
 	VFMADD231PS  Y6, Y5, Y2
-	ADDQ         R9, DX
+	ADDQ         R8, DX
 	VMASKMOVPS   (DX), Y4, Y6
 	VFMADD231PS  Y6, Y5, Y3
 
@@ -765,70 +817,70 @@ maskedbeta:
 	JNZ        lower
 	MOVQ       BX, CX
 	VMASKMOVPS Y0, Y4, (CX)
-	ADDQ       R9, CX
+	ADDQ       R8, CX
 	VMASKMOVPS Y1, Y4, (CX)
-	ADDQ       R9, CX
+	ADDQ       R8, CX
 	VMASKMOVPS Y2, Y4, (CX)
-	ADDQ       R9, CX
+	ADDQ       R8, CX
 	VMASKMOVPS Y3, Y4, (CX)
 	JMP        stored
 
 lower:
 	MOVQ       120(AX), DX
 	MOVQ       16(SP), CX
-	MOVQ       $-1, R12
-	BZHIQ      DX, R12, R12
+	MOVQ       $-1, R10
+	BZHIQ      DX, R10, R10
 	MOVQ       BX, DX
-	MOVQ       CX, R13
-	SHRQ       $0x10, R13
-	ANDQ       R12, R13
-	POPCNTQ    R13, R13
-	LEAQ       masks<>+0(SB), R14
-	SHLQ       $0x02, R13
-	SUBQ       R13, R14
-	VMOVUPS    128(R14), Y4
+	MOVQ       CX, R11
+	SHRQ       $0x10, R11
+	ANDQ       R10, R11
+	POPCNTQ    R11, R11
+	LEAQ       masks<>+0(SB), R12
+	SHLQ       $0x02, R11
+	SUBQ       R11, R12
+	VMOVUPS    128(R12), Y4
 	VMASKMOVPS Y0, Y4, (DX)
 	LEAQ       1(CX)(CX*1), CX
-	ADDQ       R9, DX
-	MOVQ       CX, R13
-	SHRQ       $0x10, R13
-	ANDQ       R12, R13
-	POPCNTQ    R13, R13
-	LEAQ       masks<>+0(SB), R14
-	SHLQ       $0x02, R13
-	SUBQ       R13, R14
-	VMOVUPS    128(R14), Y4
+	ADDQ       R8, DX
+	MOVQ       CX, R11
+	SHRQ       $0x10, R11
+	ANDQ       R10, R11
+	POPCNTQ    R11, R11
+	LEAQ       masks<>+0(SB), R12
+	SHLQ       $0x02, R11
+	SUBQ       R11, R12
+	VMOVUPS    128(R12), Y4
 	VMASKMOVPS Y1, Y4, (DX)
 	LEAQ       1(CX)(CX*1), CX
-	ADDQ       R9, DX
-	MOVQ       CX, R13
-	SHRQ       $0x10, R13
-	ANDQ       R12, R13
-	POPCNTQ    R13, R13
-	LEAQ       masks<>+0(SB), R14
-	SHLQ       $0x02, R13
-	SUBQ       R13, R14
-	VMOVUPS    128(R14), Y4
+	ADDQ       R8, DX
+	MOVQ       CX, R11
+	SHRQ       $0x10, R11
+	ANDQ       R10, R11
+	POPCNTQ    R11, R11
+	LEAQ       masks<>+0(SB), R12
+	SHLQ       $0x02, R11
+	SUBQ       R11, R12
+	VMOVUPS    128(R12), Y4
 	VMASKMOVPS Y2, Y4, (DX)
 	LEAQ       1(CX)(CX*1), CX
-	ADDQ       R9, DX
-	MOVQ       CX, R13
-	SHRQ       $0x10, R13
-	ANDQ       R12, R13
-	POPCNTQ    R13, R13
-	LEAQ       masks<>+0(SB), R12
-	SHLQ       $0x02, R13
-	SUBQ       R13, R12
-	VMOVUPS    128(R12), Y4
+	ADDQ       R8, DX
+	MOVQ       CX, R11
+	SHRQ       $0x10, R11
+	ANDQ       R10, R11
+	POPCNTQ    R11, R11
+	LEAQ       masks<>+0(SB), R10
+	SHLQ       $0x02, R11
+	SUBQ       R11, R10
+	VMOVUPS    128(R10), Y4
 	VMASKMOVPS Y3, Y4, (DX)
 	LEAQ       1(CX)(CX*1), CX
 	MOVQ       CX, 16(SP)
 
 stored:
-	ADDQ R9, BX
-	ADDQ R9, BX
-	ADDQ R9, BX
-	ADDQ R9, BX
+	ADDQ R8, BX
+	ADDQ R8, BX
+	ADDQ R8, BX
+	ADDQ R8, BX
 
 	// next tile
 	MOVQ 112(AX), CX
@@ -841,7 +893,7 @@ stored:
 
 // func sTileByRow5x8AVX2(t *byte)
 // Requires: AVX, BMI2, CMOV, FMA3, MMX+, POPCNT
-TEXT ·sTileByRow5x8AVX2(SB), NOSPLIT, $24-8
+TEXT ·sTileByRow5x8AVX2(SB), NOSPLIT, $32-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -856,16 +908,13 @@ TEXT ·sTileByRow5x8AVX2(SB), NOSPLIT, $24-8
 	BZHIQ   CX, DX, DX
 	MOVQ    DX, 16(SP)
 	MOVQ    48(AX), BX
-	MOVQ    152(AX), SI
-	MOVQ    72(AX), DI
+	MOVQ    72(AX), SI
+	SHLQ    $0x02, SI
+	MOVQ    80(AX), DI
 	SHLQ    $0x02, DI
-	MOVQ    80(AX), R8
+	MOVQ    88(AX), R8
 	SHLQ    $0x02, R8
-	MOVQ    88(AX), R9
-	SHLQ    $0x02, R9
-	MOVQ    176(AX), R10
-	SHLQ    $0x02, R10
-	LEAQ    (DI)(DI*2), R11
+	LEAQ    (SI)(SI*2), R9
 
 tile:
 	MOVQ       8(SP), CX
@@ -875,71 +924,87 @@ tile:
 	VXORPS     Y2, Y2, Y2
 	VXORPS     Y3, Y3, Y3
 	VXORPS     Y4, Y4, Y4
-	MOVQ       BX, R12
-	PREFETCHT0 (R12)
-	ADDQ       R9, R12
-	PREFETCHT0 (R12)
-	ADDQ       R9, R12
-	PREFETCHT0 (R12)
-	ADDQ       R9, R12
-	PREFETCHT0 (R12)
-	ADDQ       R9, R12
-	PREFETCHT0 (R12)
-	MOVQ       96(AX), R12
-	SHRQ       $0x01, R12
-	JZ         rest
+	MOVQ       BX, R10
+	PREFETCHT0 (R10)
+	ADDQ       R8, R10
+	PREFETCHT0 (R10)
+	ADDQ       R8, R10
+	PREFETCHT0 (R10)
+	ADDQ       R8, R10
+	PREFETCHT0 (R10)
+	ADDQ       R8, R10
+	PREFETCHT0 (R10)
+	MOVQ       152(AX), R10
+	MOVQ       176(AX), R11
+	SHLQ       $0x02, R11
+	MOVQ       96(AX), R13
+	SHRQ       $0x01, R13
+	MOVQ       184(AX), R12
+	CMPQ       R12, R13
+	CMOVQGT    R13, R12
+	SUBQ       R12, R13
+	MOVQ       R13, 24(SP)
+	TESTQ      R12, R12
+	JZ         idle
 
 loop:
-	PREFETCHT1   (SI)
+	PREFETCHT1   (R10)
 	VMOVUPS      (DX), Y5
 	VBROADCASTSS (CX), Y6
 	VFMADD231PS  Y6, Y5, Y0
-	VBROADCASTSS (CX)(DI*1), Y6
+	VBROADCASTSS (CX)(SI*1), Y6
 	VFMADD231PS  Y6, Y5, Y1
-	VBROADCASTSS (CX)(DI*2), Y6
+	VBROADCASTSS (CX)(SI*2), Y6
 	VFMADD231PS  Y6, Y5, Y2
-	VBROADCASTSS (CX)(R11*1), Y6
+	VBROADCASTSS (CX)(R9*1), Y6
 	VFMADD231PS  Y6, Y5, Y3
-	VBROADCASTSS (CX)(DI*4), Y6
+	VBROADCASTSS (CX)(SI*4), Y6
 	VFMADD231PS  Y6, Y5, Y4
-	VMOVUPS      (DX)(R8*1), Y5
+	VMOVUPS      (DX)(DI*1), Y5
 	VBROADCASTSS 4(CX), Y6
 	VFMADD231PS  Y6, Y5, Y0
-	VBROADCASTSS 4(CX)(DI*1), Y6
+	VBROADCASTSS 4(CX)(SI*1), Y6
 	VFMADD231PS  Y6, Y5, Y1
-	VBROADCASTSS 4(CX)(DI*2), Y6
+	VBROADCASTSS 4(CX)(SI*2), Y6
 	VFMADD231PS  Y6, Y5, Y2
-	VBROADCASTSS 4(CX)(R11*1), Y6
+	VBROADCASTSS 4(CX)(R9*1), Y6
 	VFMADD231PS  Y6, Y5, Y3
-	VBROADCASTSS 4(CX)(DI*4), Y6
+	VBROADCASTSS 4(CX)(SI*4), Y6
 	VFMADD231PS  Y6, Y5, Y4
-	LEAQ         (DX)(R8*2), DX
+	LEAQ         (DX)(DI*2), DX
 	ADDQ         $0x08, CX
-	ADDQ         R10, SI
+	ADDQ         R11, R10
 	DECQ         R12
 	JNZ          loop
 
-rest:
+	// the rounds that fetch nothing touch the argument block
+idle:
+	MOVQ         AX, R10
+	XORQ         R11, R11
+	MOVQ         24(SP), R12
+	MOVQ         $0x00000000, 24(SP)
+	TESTQ        R12, R12
+	JNZ          loop
 	MOVQ         96(AX), R12
 	TESTQ        $0x00000001, R12
 	JZ           done
 	VMOVUPS      (DX), Y5
 	VBROADCASTSS (CX), Y6
 	VFMADD231PS  Y6, Y5, Y0
-	VBROADCASTSS (CX)(DI*1), Y6
+	VBROADCASTSS (CX)(SI*1), Y6
 	VFMADD231PS  Y6, Y5, Y1
-	VBROADCASTSS (CX)(DI*2), Y6
+	VBROADCASTSS (CX)(SI*2), Y6
 	VFMADD231PS  Y6, Y5, Y2
-	VBROADCASTSS (CX)(R11*1), Y6
+	VBROADCASTSS (CX)(R9*1), Y6
 	VFMADD231PS  Y6, Y5, Y3
-	VBROADCASTSS (CX)(DI*4), Y6
+	VBROADCASTSS (CX)(SI*4), Y6
 	VFMADD231PS  Y6, Y5, Y4
 
 done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 184(AX), Y5
+	VBROADCASTSS 192(AX), Y5
 	VMULPS       Y5, Y0, Y0
 	VMULPS       Y5, Y1, Y1
 	VMULPS       Y5, Y2, Y2
@@ -956,84 +1021,84 @@ scaled:
 	JZ     wholeadd
 	MOVQ   BX, DX
 	VADDPS (DX), Y0, Y0
-	ADDQ   R9, DX
+	ADDQ   R8, DX
 	VADDPS (DX), Y1, Y1
-	ADDQ   R9, DX
+	ADDQ   R8, DX
 	VADDPS (DX), Y2, Y2
-	ADDQ   R9, DX
+	ADDQ   R8, DX
 	VADDPS (DX), Y3, Y3
-	ADDQ   R9, DX
+	ADDQ   R8, DX
 	VADDPS (DX), Y4, Y4
 
 wholeadd:
 	TESTQ        $0x00000004, CX
 	JZ           wholebeta
-	VBROADCASTSS 188(AX), Y5
+	VBROADCASTSS 196(AX), Y5
 	MOVQ         BX, CX
 	VFMADD231PS  (CX), Y5, Y0
-	ADDQ         R9, CX
+	ADDQ         R8, CX
 	VFMADD231PS  (CX), Y5, Y1
-	ADDQ         R9, CX
+	ADDQ         R8, CX
 	VFMADD231PS  (CX), Y5, Y2
-	ADDQ         R9, CX
+	ADDQ         R8, CX
 	VFMADD231PS  (CX), Y5, Y3
-	ADDQ         R9, CX
+	ADDQ         R8, CX
 	VFMADD231PS  (CX), Y5, Y4
 
 wholebeta:
 	MOVQ    BX, CX
 	VMOVUPS Y0, (CX)
-	ADDQ    R9, CX
+	ADDQ    R8, CX
 	VMOVUPS Y1, (CX)
-	ADDQ    R9, CX
+	ADDQ    R8, CX
 	VMOVUPS Y2, (CX)
-	ADDQ    R9, CX
+	ADDQ    R8, CX
 	VMOVUPS Y3, (CX)
-	ADDQ    R9, CX
+	ADDQ    R8, CX
 	VMOVUPS Y4, (CX)
 	JMP     stored
 
 partial:
 	MOVQ       120(AX), DX
-	LEAQ       masks<>+0(SB), R12
+	LEAQ       masks<>+0(SB), R10
 	SHLQ       $0x02, DX
-	SUBQ       DX, R12
-	VMOVUPS    128(R12), Y5
+	SUBQ       DX, R10
+	VMOVUPS    128(R10), Y5
 	TESTQ      $0x00000002, CX
 	JZ         maskedadd
 	MOVQ       BX, DX
 	VMASKMOVPS (DX), Y5, Y6
 	VADDPS     Y6, Y0, Y0
-	ADDQ       R9, DX
+	ADDQ       R8, DX
 	VMASKMOVPS (DX), Y5, Y6
 	VADDPS     Y6, Y1, Y1
-	ADDQ       R9, DX
+	ADDQ       R8, DX
 	VMASKMOVPS (DX), Y5, Y6
 	VADDPS     Y6, Y2, Y2
-	ADDQ       R9, DX
+	ADDQ       R8, DX
 	VMASKMOVPS (DX), Y5, Y6
 	VADDPS     Y6, Y3, Y3
-	ADDQ       R9, DX
+	ADDQ       R8, DX
 	VMASKMOVPS (DX), Y5, Y6
 	VADDPS     Y6, Y4, Y4
 
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 188(AX), Y6
+	VBROADCASTSS 196(AX), Y6
 	MOVQ         BX, DX
 	VMASKMOVPS   (DX), Y5, Y7
 	VFMADD231PS  Y7, Y6, Y0
-	ADDQ         R9, DX
+	ADDQ         R8, DX
 	VMASKMOVPS   (DX), Y5, Y7
 	VFMADD231PS  Y7, Y6, Y1
-	ADDQ         R9, DX
+	ADDQ         R8, DX
 	VMASKMOVPS   (DX), Y5, Y7
 	VFMADD231PS  Y7, Y6, Y2
-	ADDQ         R9, DX
+	ADDQ         R8, DX
 	VMASKMOVPS   (DX), Y5, Y7
 	VFMADD231PS  Y7, Y6, Y3
-	ADDQ         R9, DX
+	ADDQ         R8, DX
 	VMASKMOVPS   (DX), Y5, Y7
 	VFMADD231PS  Y7, Y6, Y4
 
@@ -1042,84 +1107,84 @@ maskedbeta:
 	JNZ        lower
 	MOVQ       BX, CX
 	VMASKMOVPS Y0, Y5, (CX)
-	ADDQ       R9, CX
+	ADDQ       R8, CX
 	VMASKMOVPS Y1, Y5, (CX)
-	ADDQ       R9, CX
+	ADDQ       R8, CX
 	VMASKMOVPS Y2, Y5, (CX)
-	ADDQ       R9, CX
+	ADDQ       R8, CX
 	VMASKMOVPS Y3, Y5, (CX)
-	ADDQ       R9, CX
+	ADDQ       R8, CX
 	VMASKMOVPS Y4, Y5, (CX)
 	JMP        stored
 
 lower:
 	MOVQ       120(AX), DX
 	MOVQ       16(SP), CX
-	MOVQ       $-1, R12
-	BZHIQ      DX, R12, R12
+	MOVQ       $-1, R10
+	BZHIQ      DX, R10, R10
 	MOVQ       BX, DX
-	MOVQ       CX, R13
-	SHRQ       $0x10, R13
-	ANDQ       R12, R13
-	POPCNTQ    R13, R13
-	LEAQ       masks<>+0(SB), R14
-	SHLQ       $0x02, R13
-	SUBQ       R13, R14
-	VMOVUPS    128(R14), Y5
+	MOVQ       CX, R11
+	SHRQ       $0x10, R11
+	ANDQ       R10, R11
+	POPCNTQ    R11, R11
+	LEAQ       masks<>+0(SB), R12
+	SHLQ       $0x02, R11
+	SUBQ       R11, R12
+	VMOVUPS    128(R12), Y5
 	VMASKMOVPS Y0, Y5, (DX)
 	LEAQ       1(CX)(CX*1), CX
-	ADDQ       R9, DX
-	MOVQ       CX, R13
-	SHRQ       $0x10, R13
-	ANDQ       R12, R13
-	POPCNTQ    R13, R13
-	LEAQ       masks<>+0(SB), R14
-	SHLQ       $0x02, R13
-	SUBQ       R13, R14
-	VMOVUPS    128(R14), Y5
+	ADDQ       R8, DX
+	MOVQ       CX, R11
+	SHRQ       $0x10, R11
+	ANDQ       R10, R11
+	POPCNTQ    R11, R11
+	LEAQ       masks<>+0(SB), R12
+	SHLQ       $0x02, R11
+	SUBQ       R11, R12
+	VMOVUPS    128(R12), Y5
 	VMASKMOVPS Y1, Y5, (DX)
 	LEAQ       1(CX)(CX*1), CX
-	ADDQ       R9, DX
-	MOVQ       CX, R13
-	SHRQ       $0x10, R13
-	ANDQ       R12, R13
-	POPCNTQ    R13, R13
-	LEAQ       masks<>+0(SB), R14
-	SHLQ       $0x02, R13
-	SUBQ       R13, R14
-	VMOVUPS    128(R14), Y5
+	ADDQ       R8, DX
+	MOVQ       CX, R11
+	SHRQ       $0x10, R11
+	ANDQ       R10, R11
+	POPCNTQ    R11, R11
+	LEAQ       masks<>+0(SB), R12
+	SHLQ       $0x02, R11
+	SUBQ       R11, R12
+	VMOVUPS    128(R12), Y5
 	VMASKMOVPS Y2, Y5, (DX)
 	LEAQ       1(CX)(CX*1), CX
-	ADDQ       R9, DX
-	MOVQ       CX, R13
-	SHRQ       $0x10, R13
-	ANDQ       R12, R13
-	POPCNTQ    R13, R13
-	LEAQ       masks<>+0(SB), R14
-	SHLQ       $0x02, R13
-	SUBQ       R13, R14
-	VMOVUPS    128(R14), Y5
+	ADDQ       R8, DX
+	MOVQ       CX, R11
+	SHRQ       $0x10, R11
+	ANDQ       R10, R11
+	POPCNTQ    R11, R11
+	LEAQ       masks<>+0(SB), R12
+	SHLQ       $0x02, R11
+	SUBQ       R11, R12
+	VMOVUPS    128(R12), Y5
 	VMASKMOVPS Y3, Y5, (DX)
 	LEAQ       1(CX)(CX*1), CX
-	ADDQ       R9, DX
-	MOVQ       CX, R13
-	SHRQ       $0x10, R13
-	ANDQ       R12, R13
-	POPCNTQ    R13, R13
-	LEAQ       masks<>+0(SB), R12
-	SHLQ       $0x02, R13
-	SUBQ       R13, R12
-	VMOVUPS    128(R12), Y5
+	ADDQ       R8, DX
+	MOVQ       CX, R11
+	SHRQ       $0x10, R11
+	ANDQ       R10, R11
+	POPCNTQ    R11, R11
+	LEAQ       masks<>+0(SB), R10
+	SHLQ       $0x02, R11
+	SUBQ       R11, R10
+	VMOVUPS    128(R10), Y5
 	VMASKMOVPS Y4, Y5, (DX)
 	LEAQ       1(CX)(CX*1), CX
 	MOVQ       CX, 16(SP)
 
 stored:
-	ADDQ R9, BX
-	ADDQ R9, BX
-	ADDQ R9, BX
-	ADDQ R9, BX
-	ADDQ R9, BX
+	ADDQ R8, BX
+	ADDQ R8, BX
+	ADDQ R8, BX
+	ADDQ R8, BX
+	ADDQ R8, BX
 
 	// next tile
 	MOVQ 112(AX), CX
@@ -1132,7 +1197,7 @@ stored:
 
 // func sTileByRow6x8AVX2(t *byte)
 // Requires: AVX, BMI2, CMOV, FMA3, MMX+, POPCNT
-TEXT ·sTileByRow6x8AVX2(SB), NOSPLIT, $24-8
+TEXT ·sTileByRow6x8AVX2(SB), NOSPLIT, $32-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -1147,102 +1212,115 @@ TEXT ·sTileByRow6x8AVX2(SB), NOSPLIT, $24-8
 	BZHIQ   CX, DX, DX
 	MOVQ    DX, 16(SP)
 	MOVQ    48(AX), BX
-	MOVQ    152(AX), SI
-	MOVQ    72(AX), DI
+	MOVQ    72(AX), SI
+	SHLQ    $0x02, SI
+	MOVQ    80(AX), DI
 	SHLQ    $0x02, DI
-	MOVQ    80(AX), R8
+	MOVQ    88(AX), R8
 	SHLQ    $0x02, R8
-	MOVQ    88(AX), R9
-	SHLQ    $0x02, R9
-	MOVQ    176(AX), R10
-	SHLQ    $0x02, R10
-	LEAQ    (DI)(DI*2), R11
+	LEAQ    (SI)(SI*2), R9
 
 tile:
 	MOVQ       8(SP), CX
 	MOVQ       24(AX), DX
-	LEAQ       (CX)(DI*4), R12
-	ADDQ       DI, R12
+	LEAQ       (CX)(SI*4), R10
+	ADDQ       SI, R10
 	VXORPS     Y0, Y0, Y0
 	VXORPS     Y1, Y1, Y1
 	VXORPS     Y2, Y2, Y2
 	VXORPS     Y3, Y3, Y3
 	VXORPS     Y4, Y4, Y4
 	VXORPS     Y5, Y5, Y5
-	MOVQ       BX, R13
-	PREFETCHT0 (R13)
-	ADDQ       R9, R13
-	PREFETCHT0 (R13)
-	ADDQ       R9, R13
-	PREFETCHT0 (R13)
-	ADDQ       R9, R13
-	PREFETCHT0 (R13)
-	ADDQ       R9, R13
-	PREFETCHT0 (R13)
-	ADDQ       R9, R13
-	PREFETCHT0 (R13)
-	MOVQ       96(AX), R13
-	SHRQ       $0x01, R13
-	JZ         rest
+	MOVQ       BX, R11
+	PREFETCHT0 (R11)
+	ADDQ       R8, R11
+	PREFETCHT0 (R11)
+	ADDQ       R8, R11
+	PREFETCHT0 (R11)
+	ADDQ       R8, R11
+	PREFETCHT0 (R11)
+	ADDQ       R8, R11
+	PREFETCHT0 (R11)
+	ADDQ       R8, R11
+	PREFETCHT0 (R11)
+	MOVQ       152(AX), R11
+	MOVQ       176(AX), R12
+	SHLQ       $0x02, R12
+	MOVQ       96(AX), R14
+	SHRQ       $0x01, R14
+	MOVQ       184(AX), R13
+	CMPQ       R13, R14
+	CMOVQGT    R14, R13
+	SUBQ       R13, R14
+	MOVQ       R14, 24(SP)
+	TESTQ      R13, R13
+	JZ         idle
 
 loop:
-	PREFETCHT1   (SI)
+	PREFETCHT1   (R11)
 	VMOVUPS      (DX), Y6
 	VBROADCASTSS (CX), Y7
 	VFMADD231PS  Y7, Y6, Y0
-	VBROADCASTSS (CX)(DI*1), Y7
+	VBROADCASTSS (CX)(SI*1), Y7
 	VFMADD231PS  Y7, Y6, Y1
-	VBROADCASTSS (CX)(DI*2), Y7
+	VBROADCASTSS (CX)(SI*2), Y7
 	VFMADD231PS  Y7, Y6, Y2
-	VBROADCASTSS (CX)(R11*1), Y7
+	VBROADCASTSS (CX)(R9*1), Y7
 	VFMADD231PS  Y7, Y6, Y3
-	VBROADCASTSS (CX)(DI*4), Y7
+	VBROADCASTSS (CX)(SI*4), Y7
 	VFMADD231PS  Y7, Y6, Y4
-	VBROADCASTSS (R12), Y7
+	VBROADCASTSS (R10), Y7
 	VFMADD231PS  Y7, Y6, Y5
-	VMOVUPS      (DX)(R8*1), Y6
+	VMOVUPS      (DX)(DI*1), Y6
 	VBROADCASTSS 4(CX), Y7
 	VFMADD231PS  Y7, Y6, Y0
-	VBROADCASTSS 4(CX)(DI*1), Y7
+	VBROADCASTSS 4(CX)(SI*1), Y7
 	VFMADD231PS  Y7, Y6, Y1
-	VBROADCASTSS 4(CX)(DI*2), Y7
+	VBROADCASTSS 4(CX)(SI*2), Y7
 	VFMADD231PS  Y7, Y6, Y2
-	VBROADCASTSS 4(CX)(R11*1), Y7
+	VBROADCASTSS 4(CX)(R9*1), Y7
 	VFMADD231PS  Y7, Y6, Y3
-	VBROADCASTSS 4(CX)(DI*4), Y7
+	VBROADCASTSS 4(CX)(SI*4), Y7
 	VFMADD231PS  Y7, Y6, Y4
-	VBROADCASTSS 4(R12), Y7
+	VBROADCASTSS 4(R10), Y7
 	VFMADD231PS  Y7, Y6, Y5
-	LEAQ         (DX)(R8*2), DX
+	LEAQ         (DX)(DI*2), DX
 	ADDQ         $0x08, CX
-	ADDQ         $0x08, R12
-	ADDQ         R10, SI
+	ADDQ         $0x08, R10
+	ADDQ         R12, R11
 	DECQ         R13
 	JNZ          loop
 
-rest:
+	// the rounds that fetch nothing touch the argument block
+idle:
+	MOVQ         AX, R11
+	XORQ         R12, R12
+	MOVQ         24(SP), R13
+	MOVQ         $0x00000000, 24(SP)
+	TESTQ        R13, R13
+	JNZ          loop
 	MOVQ         96(AX), R13
 	TESTQ        $0x00000001, R13
 	JZ           done
 	VMOVUPS      (DX), Y6
 	VBROADCASTSS (CX), Y7
 	VFMADD231PS  Y7, Y6, Y0
-	VBROADCASTSS (CX)(DI*1), Y7
+	VBROADCASTSS (CX)(SI*1), Y7
 	VFMADD231PS  Y7, Y6, Y1
-	VBROADCASTSS (CX)(DI*2), Y7
+	VBROADCASTSS (CX)(SI*2), Y7
 	VFMADD231PS  Y7, Y6, Y2
-	VBROADCASTSS (CX)(R11*1), Y7
+	VBROADCASTSS (CX)(R9*1), Y7
 	VFMADD231PS  Y7, Y6, Y3
-	VBROADCASTSS (CX)(DI*4), Y7
+	VBROADCASTSS (CX)(SI*4), Y7
 	VFMADD231PS  Y7, Y6, Y4
-	VBROADCASTSS (R12), Y7
+	VBROADCASTSS (R10), Y7
 	VFMADD231PS  Y7, Y6, Y5
 
 done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 184(AX), Y6
+	VBROADCASTSS 192(AX), Y6
 	VMULPS       Y6, Y0, Y0
 	VMULPS       Y6, Y1, Y1
 	VMULPS       Y6, Y2, Y2
@@ -1260,96 +1338,96 @@ scaled:
 	JZ     wholeadd
 	MOVQ   BX, DX
 	VADDPS (DX), Y0, Y0
-	ADDQ   R9, DX
+	ADDQ   R8, DX
 	VADDPS (DX), Y1, Y1
-	ADDQ   R9, DX
+	ADDQ   R8, DX
 	VADDPS (DX), Y2, Y2
-	ADDQ   R9, DX
+	ADDQ   R8, DX
 	VADDPS (DX), Y3, Y3
-	ADDQ   R9, DX
+	ADDQ   R8, DX
 	VADDPS (DX), Y4, Y4
-	ADDQ   R9, DX
+	ADDQ   R8, DX
 	VADDPS (DX), Y5, Y5
 
 wholeadd:
 	TESTQ        $0x00000004, CX
 	JZ           wholebeta
-	VBROADCASTSS 188(AX), Y6
+	VBROADCASTSS 196(AX), Y6
 	MOVQ         BX, CX
 	VFMADD231PS  (CX), Y6, Y0
-	ADDQ         R9, CX
+	ADDQ         R8, CX
 	VFMADD231PS  (CX), Y6, Y1
-	ADDQ         R9, CX
+	ADDQ         R8, CX
 	VFMADD231PS  (CX), Y6, Y2
-	ADDQ         R9, CX
+	ADDQ         R8, CX
 	VFMADD231PS  (CX), Y6, Y3
-	ADDQ         R9, CX
+	ADDQ         R8, CX
 	VFMADD231PS  (CX), Y6, Y4
-	ADDQ         R9, CX
+	ADDQ         R8, CX
 	VFMADD231PS  (CX), Y6, Y5
 
 wholebeta:
 	MOVQ    BX, CX
 	VMOVUPS Y0, (CX)
-	ADDQ    R9, CX
+	ADDQ    R8, CX
 	VMOVUPS Y1, (CX)
-	ADDQ    R9, CX
+	ADDQ    R8, CX
 	VMOVUPS Y2, (CX)
-	ADDQ    R9, CX
+	ADDQ    R8, CX
 	VMOVUPS Y3, (CX)
-	ADDQ    R9, CX
+	ADDQ    R8, CX
 	VMOVUPS Y4, (CX)
-	ADDQ    R9, CX
+	ADDQ    R8, CX
 	VMOVUPS Y5, (CX)
 	JMP     stored
 
 partial:
 	MOVQ       120(AX), DX
-	LEAQ       masks<>+0(SB), R12
+	LEAQ       masks<>+0(SB), R10
 	SHLQ       $0x02, DX
-	SUBQ       DX, R12
-	VMOVUPS    128(R12), Y6
+	SUBQ       DX, R10
+	VMOVUPS    128(R10), Y6
 	TESTQ      $0x00000002, CX
 	JZ         maskedadd
 	MOVQ       BX, DX
 	VMASKMOVPS (DX), Y6, Y7
 	VADDPS     Y7, Y0, Y0
-	ADDQ       R9, DX
+	ADDQ       R8, DX
 	VMASKMOVPS (DX), Y6, Y7
 	VADDPS     Y7, Y1, Y1
-	ADDQ       R9, DX
+	ADDQ       R8, DX
 	VMASKMOVPS (DX), Y6, Y7
 	VADDPS     Y7, Y2, Y2
-	ADDQ       R9, DX
+	ADDQ       R8, DX
 	VMASKMOVPS (DX), Y6, Y7
 	VADDPS     Y7, Y3, Y3
-	ADDQ       R9, DX
+	ADDQ       R8, DX
 	VMASKMOVPS (DX), Y6, Y7
 	VADDPS     Y7, Y4, Y4
-	ADDQ       R9, DX
+	ADDQ       R8, DX
 	VMASKMOVPS (DX), Y6, Y7
 	VADDPS     Y7, Y5, Y5
 
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 188(AX), Y7
+	VBROADCASTSS 196(AX), Y7
 	MOVQ         BX, DX
 	VMASKMOVPS   (DX), Y6, Y8
 	VFMADD231PS  Y8, Y7, Y0
-	ADDQ         R9, DX
+	ADDQ         R8, DX
 	VMASKMOVPS   (DX), Y6, Y8
 	VFMADD231PS  Y8, Y7, Y1
-	ADDQ         R9, DX
+	ADDQ         R8, DX
 	VMASKMOVPS   (DX), Y6, Y8
 	VFMADD231PS  Y8, Y7, Y2
-	ADDQ         R9, DX
+	ADDQ         R8, DX
 	VMASKMOVPS   (DX), Y6, Y8
 	VFMADD231PS  Y8, Y7, Y3
-	ADDQ         R9, DX
+	ADDQ         R8, DX
 	VMASKMOVPS   (DX), Y6, Y8
 	VFMADD231PS  Y8, Y7, Y4
-	ADDQ         R9, DX
+	ADDQ         R8, DX
 	VMASKMOVPS   (DX), Y6, Y8
 	VFMADD231PS  Y8, Y7, Y5
 
@@ -1358,98 +1436,98 @@ maskedbeta:
 	JNZ        lower
 	MOVQ       BX, CX
 	VMASKMOVPS Y0, Y6, (CX)
-	ADDQ       R9, CX
+	ADDQ       R8, CX
 	VMASKMOVPS Y1, Y6, (CX)
-	ADDQ       R9, CX
+	ADDQ       R8, CX
 	VMASKMOVPS Y2, Y6, (CX)
-	ADDQ       R9, CX
+	ADDQ       R8, CX
 	VMASKMOVPS Y3, Y6, (CX)
-	ADDQ       R9, CX
+	ADDQ       R8, CX
 	VMASKMOVPS Y4, Y6, (CX)
-	ADDQ       R9, CX
+	ADDQ       R8, CX
 	VMASKMOVPS Y5, Y6, (CX)
 	JMP        stored
 
 lower:
 	MOVQ       120(AX), DX
 	MOVQ       16(SP), CX
-	MOVQ       $-1, R12
-	BZHIQ      DX, R12, R12
+	MOVQ       $-1, R10
+	BZHIQ      DX, R10, R10
 	MOVQ       BX, DX
-	MOVQ       CX, R13
-	SHRQ       $0x10, R13
-	ANDQ       R12, R13
-	POPCNTQ    R13, R13
-	LEAQ       masks<>+0(SB), R14
-	SHLQ       $0x02, R13
-	SUBQ       R13, R14
-	VMOVUPS    128(R14), Y6
+	MOVQ       CX, R11
+	SHRQ       $0x10, R11
+	ANDQ       R10, R11
+	POPCNTQ    R11, R11
+	LEAQ       masks<>+0(SB), R12
+	SHLQ       $0x02, R11
+	SUBQ       R11, R12
+	VMOVUPS    128(R12), Y6
 	VMASKMOVPS Y0, Y6, (DX)
 	LEAQ       1(CX)(CX*1), CX
-	ADDQ       R9, DX
-	MOVQ       CX, R13
-	SHRQ       $0x10, R13
-	ANDQ       R12, R13
-	POPCNTQ    R13, R13
-	LEAQ       masks<>+0(SB), R14
-	SHLQ       $0x02, R13
-	SUBQ       R13, R14
-	VMOVUPS    128(R14), Y6
+	ADDQ       R8, DX
+	MOVQ       CX, R11
+	SHRQ       $0x10, R11
+	ANDQ       R10, R11
+	POPCNTQ    R11, R11
+	LEAQ       masks<>+0(SB), R12
+	SHLQ       $0x02, R11
+	SUBQ       R11, R12
+	VMOVUPS    128(R12), Y6
 	VMASKMOVPS Y1, Y6, (DX)
 	LEAQ       1(CX)(CX*1), CX
-	ADDQ       R9, DX
-	MOVQ       CX, R13
-	SHRQ       $0x10, R13
-	ANDQ       R12, R13
-	POPCNTQ    R13, R13
-	LEAQ       masks<>+0(SB), R14
-	SHLQ       $0x02, R13
-	SUBQ       R13, R14
-	VMOVUPS    128(R14), Y6
+	ADDQ       R8, DX
+	MOVQ       CX, R11
+	SHRQ       $0x10, R11
+	ANDQ       R10, R11
+	POPCNTQ    R11, R11
+	LEAQ       masks<>+0(SB), R12
+	SHLQ       $0x02, R11
+	SUBQ       R11, R12
+	VMOVUPS    128(R12), Y6
 	VMASKMOVPS Y2, Y6, (DX)
 	LEAQ       1(CX)(CX*1), CX
-	ADDQ       R9, DX
-	MOVQ       CX, R13
-	SHRQ       $0x10, R13
-	ANDQ       R12, R13
-	POPCNTQ    R13, R13
-	LEAQ       masks<>+0(SB), R14
-	SHLQ       $0x02, R13
-	SUBQ       R13, R14
-	VMOVUPS    128(R14), Y6
+	ADDQ       R8, DX
+	MOVQ       CX, R11
+	SHRQ       $0x10, R11
+	ANDQ       R10, R11
+	POPCNTQ    R11, R11
+	LEAQ       masks<>+0(SB), R12
+	SHLQ       $0x02, R11
+	SUBQ       R11, R12
+	VMOVUPS    128(R12), Y6
 	VMASKMOVPS Y3, Y6, (DX)
 	LEAQ       1(CX)(CX*1), CX
-	ADDQ       R9, DX
-	MOVQ       CX, R13
-	SHRQ       $0x10, R13
-	ANDQ       R12, R13
-	POPCNTQ    R13, R13
-	LEAQ       masks<>+0(SB), R14
-	SHLQ       $0x02, R13
-	SUBQ       R13, R14
-	VMOVUPS    128(R14), Y6
+	ADDQ       R8, DX
+	MOVQ       CX, R11
+	SHRQ       $0x10, R11
+	ANDQ       R10, R11
+	POPCNTQ    R11, R11
+	LEAQ       masks<>+0(SB), R12
+	SHLQ       $0x02, R11
+	SUBQ       R11, R12
+	VMOVUPS    128(R12), Y6
 	VMASKMOVPS Y4, Y6, (DX)
 	LEAQ       1(CX)(CX*1), CX
-	ADDQ       R9, DX
-	MOVQ       CX, R13
-	SHRQ       $0x10, R13
-	ANDQ       R12, R13
-	POPCNTQ    R13, R13
-	LEAQ       masks<>+0(SB), R12
-	SHLQ       $0x02, R13
-	SUBQ       R13, R12
-	VMOVUPS    128(R12), Y6
+	ADDQ       R8, DX
+	MOVQ       CX, R11
+	SHRQ       $0x10, R11
+	ANDQ       R10, R11
+	POPCNTQ    R11, R11
+	LEAQ       masks<>+0(SB), R10
+	SHLQ       $0x02, R11
+	SUBQ       R11, R10
+	VMOVUPS    128(R10), Y6
 	VMASKMOVPS Y5, Y6, (DX)
 	LEAQ       1(CX)(CX*1), CX
 	MOVQ       CX, 16(SP)
 
 stored:
-	ADDQ R9, BX
-	ADDQ R9, BX
-	ADDQ R9, BX
-	ADDQ R9, BX
-	ADDQ R9, BX
-	ADDQ R9, BX
+	ADDQ R8, BX
+	ADDQ R8, BX
+	ADDQ R8, BX
+	ADDQ R8, BX
+	ADDQ R8, BX
+	ADDQ R8, BX
 
 	// next tile
 	MOVQ 112(AX), CX
@@ -1462,7 +1540,7 @@ stored:
 
 // func sTileByCol1x8AVX2(t *byte)
 // Requires: AVX, BMI2, CMOV, FMA3, MMX+, POPCNT
-TEXT ·sTileByCol1x8AVX2(SB), NOSPLIT, $24-8
+TEXT ·sTileByCol1x8AVX2(SB), NOSPLIT, $32-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -1477,41 +1555,54 @@ TEXT ·sTileByCol1x8AVX2(SB), NOSPLIT, $24-8
 	BZHIQ   CX, DX, DX
 	MOVQ    DX, 16(SP)
 	MOVQ    48(AX), BX
-	MOVQ    152(AX), SI
-	MOVQ    72(AX), DI
+	MOVQ    72(AX), SI
+	SHLQ    $0x02, SI
+	MOVQ    80(AX), DI
 	SHLQ    $0x02, DI
-	MOVQ    80(AX), R8
+	MOVQ    88(AX), R8
 	SHLQ    $0x02, R8
-	MOVQ    88(AX), R9
-	SHLQ    $0x02, R9
-	MOVQ    176(AX), R10
-	SHLQ    $0x02, R10
 
 tile:
 	MOVQ       8(SP), CX
 	MOVQ       24(AX), DX
 	VXORPS     Y0, Y0, Y0
-	MOVQ       BX, R11
-	PREFETCHT0 (R11)
-	MOVQ       96(AX), R11
-	SHRQ       $0x01, R11
-	JZ         rest
+	MOVQ       BX, R9
+	PREFETCHT0 (R9)
+	MOVQ       152(AX), R9
+	MOVQ       176(AX), R10
+	SHLQ       $0x02, R10
+	MOVQ       96(AX), R12
+	SHRQ       $0x01, R12
+	MOVQ       184(AX), R11
+	CMPQ       R11, R12
+	CMOVQGT    R12, R11
+	SUBQ       R11, R12
+	MOVQ       R12, 24(SP)
+	TESTQ      R11, R11
+	JZ         idle
 
 loop:
-	PREFETCHT1   (SI)
+	PREFETCHT1   (R9)
 	VMOVUPS      (DX), Y1
 	VBROADCASTSS (CX), Y2
 	VFMADD231PS  Y2, Y1, Y0
-	VMOVUPS      (DX)(R8*1), Y1
-	VBROADCASTSS (CX)(DI*1), Y2
+	VMOVUPS      (DX)(DI*1), Y1
+	VBROADCASTSS (CX)(SI*1), Y2
 	VFMADD231PS  Y2, Y1, Y0
-	LEAQ         (DX)(R8*2), DX
-	LEAQ         (CX)(DI*2), CX
-	ADDQ         R10, SI
+	LEAQ         (DX)(DI*2), DX
+	LEAQ         (CX)(SI*2), CX
+	ADDQ         R10, R9
 	DECQ         R11
 	JNZ          loop
 
-rest:
+	// the rounds that fetch nothing touch the argument block
+idle:
+	MOVQ         AX, R9
+	XORQ         R10, R10
+	MOVQ         24(SP), R11
+	MOVQ         $0x00000000, 24(SP)
+	TESTQ        R11, R11
+	JNZ          loop
 	MOVQ         96(AX), R11
 	TESTQ        $0x00000001, R11
 	JZ           done
@@ -1523,7 +1614,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 184(AX), Y1
+	VBROADCASTSS 192(AX), Y1
 	VMULPS       Y1, Y0, Y0
 
 scaled:
@@ -1540,7 +1631,7 @@ scaled:
 wholeadd:
 	TESTQ        $0x00000004, CX
 	JZ           wholebeta
-	VBROADCASTSS 188(AX), Y1
+	VBROADCASTSS 196(AX), Y1
 	MOVQ         BX, CX
 	VFMADD231PS  (CX), Y1, Y0
 
@@ -1551,10 +1642,10 @@ wholebeta:
 
 partial:
 	MOVQ       120(AX), DX
-	LEAQ       masks<>+0(SB), R11
+	LEAQ       masks<>+0(SB), R9
 	SHLQ       $0x02, DX
-	SUBQ       DX, R11
-	VMOVUPS    128(R11), Y1
+	SUBQ       DX, R9
+	VMOVUPS    128(R9), Y1
 	TESTQ      $0x00000002, CX
 	JZ         maskedadd
 	MOVQ       BX, DX
@@ -1564,7 +1655,7 @@ partial:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 188(AX), Y2
+	VBROADCASTSS 196(AX), Y2
 	MOVQ         BX, DX
 	VMASKMOVPS   (DX), Y1, Y3
 	VFMADD231PS  Y3, Y2, Y0
@@ -1579,23 +1670,23 @@ maskedbeta:
 lower:
 	MOVQ       120(AX), DX
 	MOVQ       16(SP), CX
-	MOVQ       $-1, R11
-	BZHIQ      DX, R11, R11
+	MOVQ       $-1, R9
+	BZHIQ      DX, R9, R9
 	MOVQ       BX, DX
-	MOVQ       CX, R12
-	SHRQ       $0x10, R12
-	ANDQ       R11, R12
-	POPCNTQ    R12, R12
-	LEAQ       masks<>+0(SB), R11
-	SHLQ       $0x02, R12
-	SUBQ       R12, R11
-	VMOVUPS    128(R11), Y1
+	MOVQ       CX, R10
+	SHRQ       $0x10, R10
+	ANDQ       R9, R10
+	POPCNTQ    R10, R10
+	LEAQ       masks<>+0(SB), R9
+	SHLQ       $0x02, R10
+	SUBQ       R10, R9
+	VMOVUPS    128(R9), Y1
 	VMASKMOVPS Y0, Y1, (DX)
 	LEAQ       1(CX)(CX*1), CX
 	MOVQ       CX, 16(SP)
 
 stored:
-	ADDQ R9, BX
+	ADDQ R8, BX
 
 	// next tile
 	MOVQ 112(AX), CX
@@ -1608,7 +1699,7 @@ stored:
 
 // func sTileByCol2x8AVX2(t *byte)
 // Requires: AVX, BMI2, CMOV, FMA3, MMX+, POPCNT
-TEXT ·sTileByCol2x8AVX2(SB), NOSPLIT, $24-8
+TEXT ·sTileByCol2x8AVX2(SB), NOSPLIT, $32-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -1623,48 +1714,61 @@ TEXT ·sTileByCol2x8AVX2(SB), NOSPLIT, $24-8
 	BZHIQ   CX, DX, DX
 	MOVQ    DX, 16(SP)
 	MOVQ    48(AX), BX
-	MOVQ    152(AX), SI
-	MOVQ    72(AX), DI
+	MOVQ    72(AX), SI
+	SHLQ    $0x02, SI
+	MOVQ    80(AX), DI
 	SHLQ    $0x02, DI
-	MOVQ    80(AX), R8
+	MOVQ    88(AX), R8
 	SHLQ    $0x02, R8
-	MOVQ    88(AX), R9
-	SHLQ    $0x02, R9
-	MOVQ    176(AX), R10
-	SHLQ    $0x02, R10
 
 tile:
 	MOVQ       8(SP), CX
 	MOVQ       24(AX), DX
 	VXORPS     Y0, Y0, Y0
 	VXORPS     Y1, Y1, Y1
-	MOVQ       BX, R11
-	PREFETCHT0 (R11)
-	ADDQ       R9, R11
-	PREFETCHT0 (R11)
-	MOVQ       96(AX), R11
-	SHRQ       $0x01, R11
-	JZ         rest
+	MOVQ       BX, R9
+	PREFETCHT0 (R9)
+	ADDQ       R8, R9
+	PREFETCHT0 (R9)
+	MOVQ       152(AX), R9
+	MOVQ       176(AX), R10
+	SHLQ       $0x02, R10
+	MOVQ       96(AX), R12
+	SHRQ       $0x01, R12
+	MOVQ       184(AX), R11
+	CMPQ       R11, R12
+	CMOVQGT    R12, R11
+	SUBQ       R11, R12
+	MOVQ       R12, 24(SP)
+	TESTQ      R11, R11
+	JZ         idle
 
 loop:
-	PREFETCHT1   (SI)
+	PREFETCHT1   (R9)
 	VMOVUPS      (DX), Y2
 	VBROADCASTSS (CX), Y3
 	VFMADD231PS  Y3, Y2, Y0
 	VBROADCASTSS 4(CX), Y3
 	VFMADD231PS  Y3, Y2, Y1
-	VMOVUPS      (DX)(R8*1), Y2
-	VBROADCASTSS (CX)(DI*1), Y3
+	VMOVUPS      (DX)(DI*1), Y2
+	VBROADCASTSS (CX)(SI*1), Y3
 	VFMADD231PS  Y3, Y2, Y0
-	VBROADCASTSS 4(CX)(DI*1), Y3
+	VBROADCASTSS 4(CX)(SI*1), Y3
 	VFMADD231PS  Y3, Y2, Y1
-	LEAQ         (DX)(R8*2), DX
-	LEAQ         (CX)(DI*2), CX
-	ADDQ         R10, SI
+	LEAQ         (DX)(DI*2), DX
+	LEAQ         (CX)(SI*2), CX
+	ADDQ         R10, R9
 	DECQ         R11
 	JNZ          loop
 
-rest:
+	// the rounds that fetch nothing touch the argument block
+idle:
+	MOVQ         AX, R9
+	XORQ         R10, R10
+	MOVQ         24(SP), R11
+	MOVQ         $0x00000000, 24(SP)
+	TESTQ        R11, R11
+	JNZ          loop
 	MOVQ         96(AX), R11
 	TESTQ        $0x00000001, R11
 	JZ           done
@@ -1678,7 +1782,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 184(AX), Y2
+	VBROADCASTSS 192(AX), Y2
 	VMULPS       Y2, Y0, Y0
 	VMULPS       Y2, Y1, Y1
 
@@ -1692,48 +1796,48 @@ scaled:
 	JZ     wholeadd
 	MOVQ   BX, DX
 	VADDPS (DX), Y0, Y0
-	ADDQ   R9, DX
+	ADDQ   R8, DX
 	VADDPS (DX), Y1, Y1
 
 wholeadd:
 	TESTQ        $0x00000004, CX
 	JZ           wholebeta
-	VBROADCASTSS 188(AX), Y2
+	VBROADCASTSS 196(AX), Y2
 	MOVQ         BX, CX
 	VFMADD231PS  (CX), Y2, Y0
-	ADDQ         R9, CX
+	ADDQ         R8, CX
 	VFMADD231PS  (CX), Y2, Y1
 
 wholebeta:
 	MOVQ    BX, CX
 	VMOVUPS Y0, (CX)
-	ADDQ    R9, CX
+	ADDQ    R8, CX
 	VMOVUPS Y1, (CX)
 	JMP     stored
 
 partial:
 	MOVQ       120(AX), DX
-	LEAQ       masks<>+0(SB), R11
+	LEAQ       masks<>+0(SB), R9
 	SHLQ       $0x02, DX
-	SUBQ       DX, R11
-	VMOVUPS    128(R11), Y2
+	SUBQ       DX, R9
+	VMOVUPS    128(R9), Y2
 	TESTQ      $0x00000002, CX
 	JZ         maskedadd
 	MOVQ       BX, DX
 	VMASKMOVPS (DX), Y2, Y3
 	VADDPS     Y3, Y0, Y0
-	ADDQ       R9, DX
+	ADDQ       R8, DX
 	VMASKMOVPS (DX), Y2, Y3
 	VADDPS     Y3, Y1, Y1
 
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 188(AX), Y3
+	VBROADCASTSS 196(AX), Y3
 	MOVQ         BX, DX
 	VMASKMOVPS   (DX), Y2, Y4
 	VFMADD231PS  Y4, Y3, Y0
-	ADDQ         R9, DX
+	ADDQ         R8, DX
 	VMASKMOVPS   (DX), Y2, Y4
 	VFMADD231PS  Y4, Y3, Y1
 
@@ -1742,42 +1846,42 @@ maskedbeta:
 	JNZ        lower
 	MOVQ       BX, CX
 	VMASKMOVPS Y0, Y2, (CX)
-	ADDQ       R9, CX
+	ADDQ       R8, CX
 	VMASKMOVPS Y1, Y2, (CX)
 	JMP        stored
 
 lower:
 	MOVQ       120(AX), DX
 	MOVQ       16(SP), CX
-	MOVQ       $-1, R11
-	BZHIQ      DX, R11, R11
+	MOVQ       $-1, R9
+	BZHIQ      DX, R9, R9
 	MOVQ       BX, DX
-	MOVQ       CX, R12
-	SHRQ       $0x10, R12
-	ANDQ       R11, R12
-	POPCNTQ    R12, R12
-	LEAQ       masks<>+0(SB), R13
-	SHLQ       $0x02, R12
-	SUBQ       R12, R13
-	VMOVUPS    128(R13), Y2
+	MOVQ       CX, R10
+	SHRQ       $0x10, R10
+	ANDQ       R9, R10
+	POPCNTQ    R10, R10
+	LEAQ       masks<>+0(SB), R11
+	SHLQ       $0x02, R10
+	SUBQ       R10, R11
+	VMOVUPS    128(R11), Y2
 	VMASKMOVPS Y0, Y2, (DX)
 	LEAQ       1(CX)(CX*1), CX
-	ADDQ       R9, DX
-	MOVQ       CX, R12
-	SHRQ       $0x10, R12
-	ANDQ       R11, R12
-	POPCNTQ    R12, R12
-	LEAQ       masks<>+0(SB), R11
-	SHLQ       $0x02, R12
-	SUBQ       R12, R11
-	VMOVUPS    128(R11), Y2
+	ADDQ       R8, DX
+	MOVQ       CX, R10
+	SHRQ       $0x10, R10
+	ANDQ       R9, R10
+	POPCNTQ    R10, R10
+	LEAQ       masks<>+0(SB), R9
+	SHLQ       $0x02, R10
+	SUBQ       R10, R9
+	VMOVUPS    128(R9), Y2
 	VMASKMOVPS Y1, Y2, (DX)
 	LEAQ       1(CX)(CX*1), CX
 	MOVQ       CX, 16(SP)
 
 stored:
-	ADDQ R9, BX
-	ADDQ R9, BX
+	ADDQ R8, BX
+	ADDQ R8, BX
 
 	// next tile
 	MOVQ 112(AX), CX
@@ -1790,7 +1894,7 @@ stored:
 
 // func sTileByCol3x8AVX2(t *byte)
 // Requires: AVX, BMI2, CMOV, FMA3, MMX+, POPCNT
-TEXT ·sTileByCol3x8AVX2(SB), NOSPLIT, $24-8
+TEXT ·sTileByCol3x8AVX2(SB), NOSPLIT, $32-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -1805,15 +1909,12 @@ TEXT ·sTileByCol3x8AVX2(SB), NOSPLIT, $24-8
 	BZHIQ   CX, DX, DX
 	MOVQ    DX, 16(SP)
 	MOVQ    48(AX), BX
-	MOVQ    152(AX), SI
-	MOVQ    72(AX), DI
+	MOVQ    72(AX), SI
+	SHLQ    $0x02, SI
+	MOVQ    80(AX), DI
 	SHLQ    $0x02, DI
-	MOVQ    80(AX), R8
+	MOVQ    88(AX), R8
 	SHLQ    $0x02, R8
-	MOVQ    88(AX), R9
-	SHLQ    $0x02, R9
-	MOVQ    176(AX), R10
-	SHLQ    $0x02, R10
 
 tile:
 	MOVQ       8(SP), CX
@@ -1821,18 +1922,27 @@ tile:
 	VXORPS     Y0, Y0, Y0
 	VXORPS     Y1, Y1, Y1
 	VXORPS     Y2, Y2, Y2
-	MOVQ       BX, R11
-	PREFETCHT0 (R11)
-	ADDQ       R9, R11
-	PREFETCHT0 (R11)
-	ADDQ       R9, R11
-	PREFETCHT0 (R11)
-	MOVQ       96(AX), R11
-	SHRQ       $0x01, R11
-	JZ         rest
+	MOVQ       BX, R9
+	PREFETCHT0 (R9)
+	ADDQ       R8, R9
+	PREFETCHT0 (R9)
+	ADDQ       R8, R9
+	PREFETCHT0 (R9)
+	MOVQ       152(AX), R9
+	MOVQ       176(AX), R10
+	SHLQ       $0x02, R10
+	MOVQ       96(AX), R12
+	SHRQ       $0x01, R12
+	MOVQ       184(AX), R11
+	CMPQ       R11, R12
+	CMOVQGT    R12, R11
+	SUBQ       R11, R12
+	MOVQ       R12, 24(SP)
+	TESTQ      R11, R11
+	JZ         idle
 
 loop:
-	PREFETCHT1   (SI)
+	PREFETCHT1   (R9)
 	VMOVUPS      (DX), Y3
 	VBROADCASTSS (CX), Y4
 	VFMADD231PS  Y4, Y3, Y0
@@ -1840,20 +1950,27 @@ loop:
 	VFMADD231PS  Y4, Y3, Y1
 	VBROADCASTSS 8(CX), Y4
 	VFMADD231PS  Y4, Y3, Y2
-	VMOVUPS      (DX)(R8*1), Y3
-	VBROADCASTSS (CX)(DI*1), Y4
+	VMOVUPS      (DX)(DI*1), Y3
+	VBROADCASTSS (CX)(SI*1), Y4
 	VFMADD231PS  Y4, Y3, Y0
-	VBROADCASTSS 4(CX)(DI*1), Y4
+	VBROADCASTSS 4(CX)(SI*1), Y4
 	VFMADD231PS  Y4, Y3, Y1
-	VBROADCASTSS 8(CX)(DI*1), Y4
+	VBROADCASTSS 8(CX)(SI*1), Y4
 	VFMADD231PS  Y4, Y3, Y2
-	LEAQ         (DX)(R8*2), DX
-	LEAQ         (CX)(DI*2), CX
-	ADDQ         R10, SI
+	LEAQ         (DX)(DI*2), DX
+	LEAQ         (CX)(SI*2), CX
+	ADDQ         R10, R9
 	DECQ         R11
 	JNZ          loop
 
-rest:
+	// the rounds that fetch nothing touch the argument block
+idle:
+	MOVQ         AX, R9
+	XORQ         R10, R10
+	MOVQ         24(SP), R11
+	MOVQ         $0x00000000, 24(SP)
+	TESTQ        R11, R11
+	JNZ          loop
 	MOVQ         96(AX), R11
 	TESTQ        $0x00000001, R11
 	JZ           done
@@ -1869,7 +1986,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 184(AX), Y3
+	VBROADCASTSS 192(AX), Y3
 	VMULPS       Y3, Y0, Y0
 	VMULPS       Y3, Y1, Y1
 	VMULPS       Y3, Y2, Y2
@@ -1884,60 +2001,60 @@ scaled:
 	JZ     wholeadd
 	MOVQ   BX, DX
 	VADDPS (DX), Y0, Y0
-	ADDQ   R9, DX
+	ADDQ   R8, DX
 	VADDPS (DX), Y1, Y1
-	ADDQ   R9, DX
+	ADDQ   R8, DX
 	VADDPS (DX), Y2, Y2
 
 wholeadd:
 	TESTQ        $0x00000004, CX
 	JZ           wholebeta
-	VBROADCASTSS 188(AX), Y3
+	VBROADCASTSS 196(AX), Y3
 	MOVQ         BX, CX
 	VFMADD231PS  (CX), Y3, Y0
-	ADDQ         R9, CX
+	ADDQ         R8, CX
 	VFMADD231PS  (CX), Y3, Y1
-	ADDQ         R9, CX
+	ADDQ         R8, CX
 	VFMADD231PS  (CX), Y3, Y2
 
 wholebeta:
 	MOVQ    BX, CX
 	VMOVUPS Y0, (CX)
-	ADDQ    R9, CX
+	ADDQ    R8, CX
 	VMOVUPS Y1, (CX)
-	ADDQ    R9, CX
+	ADDQ    R8, CX
 	VMOVUPS Y2, (CX)
 	JMP     stored
 
 partial:
 	MOVQ       120(AX), DX
-	LEAQ       masks<>+0(SB), R11
+	LEAQ       masks<>+0(SB), R9
 	SHLQ       $0x02, DX
-	SUBQ       DX, R11
-	VMOVUPS    128(R11), Y3
+	SUBQ       DX, R9
+	VMOVUPS    128(R9), Y3
 	TESTQ      $0x00000002, CX
 	JZ         maskedadd
 	MOVQ       BX, DX
 	VMASKMOVPS (DX), Y3, Y4
 	VADDPS     Y4, Y0, Y0
-	ADDQ       R9, DX
+	ADDQ       R8, DX
 	VMASKMOVPS (DX), Y3, Y4
 	VADDPS     Y4, Y1, Y1
-	ADDQ       R9, DX
+	ADDQ       R8, DX
 	VMASKMOVPS (DX), Y3, Y4
 	VADDPS     Y4, Y2, Y2
 
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 188(AX), Y4
+	VBROADCASTSS 196(AX), Y4
 	MOVQ         BX, DX
 	VMASKMOVPS   (DX), Y3, Y5
 	VFMADD231PS  Y5, Y4, Y0
-	ADDQ         R9, DX
+	ADDQ         R8, DX
 	VMASKMOVPS   (DX), Y3, Y5
 	VFMADD231PS  Y5, Y4, Y1
-	ADDQ         R9, DX
+	ADDQ         R8, DX
 	VMASKMOVPS   (DX), Y3, Y5
 	VFMADD231PS  Y5, Y4, Y2
 
@@ -1946,56 +2063,56 @@ maskedbeta:
 	JNZ        lower
 	MOVQ       BX, CX
 	VMASKMOVPS Y0, Y3, (CX)
-	ADDQ       R9, CX
+	ADDQ       R8, CX
 	VMASKMOVPS Y1, Y3, (CX)
-	ADDQ       R9, CX
+	ADDQ       R8, CX
 	VMASKMOVPS Y2, Y3, (CX)
 	JMP        stored
 
 lower:
 	MOVQ       120(AX), DX
 	MOVQ       16(SP), CX
-	MOVQ       $-1, R11
-	BZHIQ      DX, R11, R11
+	MOVQ       $-1, R9
+	BZHIQ      DX, R9, R9
 	MOVQ       BX, DX
-	MOVQ       CX, R12
-	SHRQ       $0x10, R12
-	ANDQ       R11, R12
-	POPCNTQ    R12, R12
-	LEAQ       masks<>+0(SB), R13
-	SHLQ       $0x02, R12
-	SUBQ       R12, R13
-	VMOVUPS    128(R13), Y3
+	MOVQ       CX, R10
+	SHRQ       $0x10, R10
+	ANDQ       R9, R10
+	POPCNTQ    R10, R10
+	LEAQ       masks<>+0(SB), R11
+	SHLQ       $0x02, R10
+	SUBQ       R10, R11
+	VMOVUPS    128(R11), Y3
 	VMASKMOVPS Y0, Y3, (DX)
 	LEAQ       1(CX)(CX*1), CX
-	ADDQ       R9, DX
-	MOVQ       CX, R12
-	SHRQ       $0x10, R12
-	ANDQ       R11, R12
-	POPCNTQ    R12, R12
-	LEAQ       masks<>+0(SB), R13
-	SHLQ       $0x02, R12
-	SUBQ       R12, R13
-	VMOVUPS    128(R13), Y3
+	ADDQ       R8, DX
+	MOVQ       CX, R10
+	SHRQ       $0x10, R10
+	ANDQ       R9, R10
+	POPCNTQ    R10, R10
+	LEAQ       masks<>+0(SB), R11
+	SHLQ       $0x02, R10
+	SUBQ       R10, R11
+	VMOVUPS    128(R11), Y3
 	VMASKMOVPS Y1, Y3, (DX)
 	LEAQ       1(CX)(CX*1), CX
-	ADDQ       R9, DX
-	MOVQ       CX, R12
-	SHRQ       $0x10, R12
-	ANDQ       R11, R12
-	POPCNTQ    R12, R12
-	LEAQ       masks<>+0(SB), R11
-	SHLQ       $0x02, R12
-	SUBQ       R12, R11
-	VMOVUPS    128(R11), Y3
+	ADDQ       R8, DX
+	MOVQ       CX, R10
+	SHRQ       $0x10, R10
+	ANDQ       R9, R10
+	POPCNTQ    R10, R10
+	LEAQ       masks<>+0(SB), R9
+	SHLQ       $0x02, R10
+	SUBQ       R10, R9
+	VMOVUPS    128(R9), Y3
 	VMASKMOVPS Y2, Y3, (DX)
 	LEAQ       1(CX)(CX*1), CX
 	MOVQ       CX, 16(SP)
 
 stored:
-	ADDQ R9, BX
-	ADDQ R9, BX
-	ADDQ R9, BX
+	ADDQ R8, BX
+	ADDQ R8, BX
+	ADDQ R8, BX
 
 	// next tile
 	MOVQ 112(AX), CX
@@ -2008,7 +2125,7 @@ stored:
 
 // func sTileByCol4x8AVX2(t *byte)
 // Requires: AVX, BMI2, CMOV, FMA3, MMX+, POPCNT
-TEXT ·sTileByCol4x8AVX2(SB), NOSPLIT, $24-8
+TEXT ·sTileByCol4x8AVX2(SB), NOSPLIT, $32-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -2023,15 +2140,12 @@ TEXT ·sTileByCol4x8AVX2(SB), NOSPLIT, $24-8
 	BZHIQ   CX, DX, DX
 	MOVQ    DX, 16(SP)
 	MOVQ    48(AX), BX
-	MOVQ    152(AX), SI
-	MOVQ    72(AX), DI
+	MOVQ    72(AX), SI
+	SHLQ    $0x02, SI
+	MOVQ    80(AX), DI
 	SHLQ    $0x02, DI
-	MOVQ    80(AX), R8
+	MOVQ    88(AX), R8
 	SHLQ    $0x02, R8
-	MOVQ    88(AX), R9
-	SHLQ    $0x02, R9
-	MOVQ    176(AX), R10
-	SHLQ    $0x02, R10
 
 tile:
 	MOVQ       8(SP), CX
@@ -2040,20 +2154,29 @@ tile:
 	VXORPS     Y1, Y1, Y1
 	VXORPS     Y2, Y2, Y2
 	VXORPS     Y3, Y3, Y3
-	MOVQ       BX, R11
-	PREFETCHT0 (R11)
-	ADDQ       R9, R11
-	PREFETCHT0 (R11)
-	ADDQ       R9, R11
-	PREFETCHT0 (R11)
-	ADDQ       R9, R11
-	PREFETCHT0 (R11)
-	MOVQ       96(AX), R11
-	SHRQ       $0x01, R11
-	JZ         rest
+	MOVQ       BX, R9
+	PREFETCHT0 (R9)
+	ADDQ       R8, R9
+	PREFETCHT0 (R9)
+	ADDQ       R8, R9
+	PREFETCHT0 (R9)
+	ADDQ       R8, R9
+	PREFETCHT0 (R9)
+	MOVQ       152(AX), R9
+	MOVQ       176(AX), R10
+	SHLQ       $0x02, R10
+	MOVQ       96(AX), R12
+	SHRQ       $0x01, R12
+	MOVQ       184(AX), R11
+	CMPQ       R11, R12
+	CMOVQGT    R12, R11
+	SUBQ       R11, R12
+	MOVQ       R12, 24(SP)
+	TESTQ      R11, R11
+	JZ         idle
 
 loop:
-	PREFETCHT1   (SI)
+	PREFETCHT1   (R9)
 	VMOVUPS      (DX), Y4
 	VBROADCASTSS (CX), Y5
 	VFMADD231PS  Y5, Y4, Y0
@@ -2063,22 +2186,29 @@ loop:
 	VFMADD231PS  Y5, Y4, Y2
 	VBROADCASTSS 12(CX), Y5
 	VFMADD231PS  Y5, Y4, Y3
-	VMOVUPS      (DX)(R8*1), Y4
-	VBROADCASTSS (CX)(DI*1), Y5
+	VMOVUPS      (DX)(DI*1), Y4
+	VBROADCASTSS (CX)(SI*1), Y5
 	VFMADD231PS  Y5, Y4, Y0
-	VBROADCASTSS 4(CX)(DI*1), Y5
+	VBROADCASTSS 4(CX)(SI*1), Y5
 	VFMADD231PS  Y5, Y4, Y1
-	VBROADCASTSS 8(CX)(DI*1), Y5
+	VBROADCASTSS 8(CX)(SI*1), Y5
 	VFMADD231PS  Y5, Y4, Y2
-	VBROADCASTSS 12(CX)(DI*1), Y5
+	VBROADCASTSS 12(CX)(SI*1), Y5
 	VFMADD231PS  Y5, Y4, Y3
-	LEAQ         (DX)(R8*2), DX
-	LEAQ         (CX)(DI*2), CX
-	ADDQ         R10, SI
+	LEAQ         (DX)(DI*2), DX
+	LEAQ         (CX)(SI*2), CX
+	ADDQ         R10, R9
 	DECQ         R11
 	JNZ          loop
 
-rest:
+	// the rounds that fetch nothing touch the argument block
+idle:
+	MOVQ         AX, R9
+	XORQ         R10, R10
+	MOVQ         24(SP), R11
+	MOVQ         $0x00000000, 24(SP)
+	TESTQ        R11, R11
+	JNZ          loop
 	MOVQ         96(AX), R11
 	TESTQ        $0x00000001, R11
 	JZ           done
@@ -2096,7 +2226,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 184(AX), Y4
+	VBROADCASTSS 192(AX), Y4
 	VMULPS       Y4, Y0, Y0
 	VMULPS       Y4, Y1, Y1
 	VMULPS       Y4, Y2, Y2
@@ -2112,72 +2242,72 @@ scaled:
 	JZ     wholeadd
 	MOVQ   BX, DX
 	VADDPS (DX), Y0, Y0
-	ADDQ   R9, DX
+	ADDQ   R8, DX
 	VADDPS (DX), Y1, Y1
-	ADDQ   R9, DX
+	ADDQ   R8, DX
 	VADDPS (DX), Y2, Y2
-	ADDQ   R9, DX
+	ADDQ   R8, DX
 	VADDPS (DX), Y3, Y3
 
 wholeadd:
 	TESTQ        $0x00000004, CX
 	JZ           wholebeta
-	VBROADCASTSS 188(AX), Y4
+	VBROADCASTSS 196(AX), Y4
 	MOVQ         BX, CX
 	VFMADD231PS  (CX), Y4, Y0
-	ADDQ         R9, CX
+	ADDQ         R8, CX
 	VFMADD231PS  (CX), Y4, Y1
-	ADDQ         R9, CX
+	ADDQ         R8, CX
 	VFMADD231PS  (CX), Y4, Y2
-	ADDQ         R9, CX
+	ADDQ         R8, CX
 	VFMADD231PS  (CX), Y4, Y3
 
 wholebeta:
 	MOVQ    BX, CX
 	VMOVUPS Y0, (CX)
-	ADDQ    R9, CX
+	ADDQ    R8, CX
 	VMOVUPS Y1, (CX)
-	ADDQ    R9, CX
+	ADDQ    R8, CX
 	VMOVUPS Y2, (CX)
-	ADDQ    R9, CX
+	ADDQ    R8, CX
 	VMOVUPS Y3, (CX)
 	JMP     stored
 
 partial:
 	MOVQ       120(AX), DX
-	LEAQ       masks<>+0(SB), R11
+	LEAQ       masks<>+0(SB), R9
 	SHLQ       $0x02, DX
-	SUBQ       DX, R11
-	VMOVUPS    128(R11), Y4
+	SUBQ       DX, R9
+	VMOVUPS    128(R9), Y4
 	TESTQ      $0x00000002, CX
 	JZ         maskedadd
 	MOVQ       BX, DX
 	VMASKMOVPS (DX), Y4, Y5
 	VADDPS     Y5, Y0, Y0
-	ADDQ       R9, DX
+	ADDQ       R8, DX
 	VMASKMOVPS (DX), Y4, Y5
 	VADDPS     Y5, Y1, Y1
-	ADDQ       R9, DX
+	ADDQ       R8, DX
 	VMASKMOVPS (DX), Y4, Y5
 	VADDPS     Y5, Y2, Y2
-	ADDQ       R9, DX
+	ADDQ       R8, DX
 	VMASKMOVPS (DX), Y4, Y5
 	VADDPS     Y5, Y3, Y3
 
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 188(AX), Y5
+	VBROADCASTSS 196(AX), Y5
 	MOVQ         BX, DX
 	VMASKMOVPS   (DX), Y4, Y6
 	VFMADD231PS  Y6, Y5, Y0
-	ADDQ         R9, DX
+	ADDQ         R8, DX
 	VMASKMOVPS   (DX), Y4, Y6
 	VFMADD231PS  Y6, Y5, Y1
-	ADDQ         R9, DX
+	ADDQ         R8, DX
 	VMASKMOVPS   (DX), Y4, Y6
 	VFMADD231PS  Y6, Y5, Y2
-	ADDQ         R9, DX
+	ADDQ         R8, DX
 	VMASKMOVPS   (DX), Y4, Y6
 	VFMADD231PS  Y6, Y5, Y3
 
@@ -2186,70 +2316,70 @@ maskedbeta:
 	JNZ        lower
 	MOVQ       BX, CX
 	VMASKMOVPS Y0, Y4, (CX)
-	ADDQ       R9, CX
+	ADDQ       R8, CX
 	VMASKMOVPS Y1, Y4, (CX)
-	ADDQ       R9, CX
+	ADDQ       R8, CX
 	VMASKMOVPS Y2, Y4, (CX)
-	ADDQ       R9, CX
+	ADDQ       R8, CX
 	VMASKMOVPS Y3, Y4, (CX)
 	JMP        stored
 
 lower:
 	MOVQ       120(AX), DX
 	MOVQ       16(SP), CX
-	MOVQ       $-1, R11
-	BZHIQ      DX, R11, R11
+	MOVQ       $-1, R9
+	BZHIQ      DX, R9, R9
 	MOVQ       BX, DX
-	MOVQ       CX, R12
-	SHRQ       $0x10, R12
-	ANDQ       R11, R12
-	POPCNTQ    R12, R12
-	LEAQ       masks<>+0(SB), R13
-	SHLQ       $0x02, R12
-	SUBQ       R12, R13
-	VMOVUPS    128(R13), Y4
+	MOVQ       CX, R10
+	SHRQ       $0x10, R10
+	ANDQ       R9, R10
+	POPCNTQ    R10, R10
+	LEAQ       masks<>+0(SB), R11
+	SHLQ       $0x02, R10
+	SUBQ       R10, R11
+	VMOVUPS    128(R11), Y4
 	VMASKMOVPS Y0, Y4, (DX)
 	LEAQ       1(CX)(CX*1), CX
-	ADDQ       R9, DX
-	MOVQ       CX, R12
-	SHRQ       $0x10, R12
-	ANDQ       R11, R12
-	POPCNTQ    R12, R12
-	LEAQ       masks<>+0(SB), R13
-	SHLQ       $0x02, R12
-	SUBQ       R12, R13
-	VMOVUPS    128(R13), Y4
+	ADDQ       R8, DX
+	MOVQ       CX, R10
+	SHRQ       $0x10, R10
+	ANDQ       R9, R10
+	POPCNTQ    R10, R10
+	LEAQ       masks<>+0(SB), R11
+	SHLQ       $0x02, R10
+	SUBQ       R10, R11
+	VMOVUPS    128(R11), Y4
 	VMASKMOVPS Y1, Y4, (DX)
 	LEAQ       1(CX)(CX*1), CX
-	ADDQ       R9, DX
-	MOVQ       CX, R12
-	SHRQ       $0x10, R12
-	ANDQ       R11, R12
-	POPCNTQ    R12, R12
-	LEAQ       masks<>+0(SB), R13
-	SHLQ       $0x02, R12
-	SUBQ       R12, R13
-	VMOVUPS    128(R13), Y4
+	ADDQ       R8, DX
+	MOVQ       CX, R10
+	SHRQ       $0x10, R10
+	ANDQ       R9, R10
+	POPCNTQ    R10, R10
+	LEAQ       masks<>+0(SB), R11
+	SHLQ       $0x02, R10
+	SUBQ       R10, R11
+	VMOVUPS    128(R11), Y4
 	VMASKMOVPS Y2, Y4, (DX)
 	LEAQ       1(CX)(CX*1), CX
-	ADDQ       R9, DX
-	MOVQ       CX, R12
-	SHRQ       $0x10, R12
-	ANDQ       R11, R12
-	POPCNTQ    R12, R12
-	LEAQ       masks<>+0(SB), R11
-	SHLQ       $0x02, R12
-	SUBQ       R12, R11
-	VMOVUPS    128(R11), Y4
+	ADDQ       R8, DX
+	MOVQ       CX, R10
+	SHRQ       $0x10, R10
+	ANDQ       R9, R10
+	POPCNTQ    R10, R10
+	LEAQ       masks<>+0(SB), R9
+	SHLQ       $0x02, R10
+	SUBQ       R10, R9
+	VMOVUPS    128(R9), Y4
 	VMASKMOVPS Y3, Y4, (DX)
 	LEAQ       1(CX)(CX*1), CX
 	MOVQ       CX, 16(SP)
 
 stored:
-	ADDQ R9, BX
-	ADDQ R9, BX
-	ADDQ R9, BX
-	ADDQ R9, BX
+	ADDQ R8, BX
+	ADDQ R8, BX
+	ADDQ R8, BX
+	ADDQ R8, BX
 
 	// next tile
 	MOVQ 112(AX), CX
@@ -2262,7 +2392,7 @@ stored:
 
 // func sTileByCol5x8AVX2(t *byte)
 // Requires: AVX, BMI2, CMOV, FMA3, MMX+, POPCNT
-TEXT ·sTileByCol5x8AVX2(SB), NOSPLIT, $24-8
+TEXT ·sTileByCol5x8AVX2(SB), NOSPLIT, $32-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -2277,15 +2407,12 @@ TEXT ·sTileByCol5x8AVX2(SB), NOSPLIT, $24-8
 	BZHIQ   CX, DX, DX
 	MOVQ    DX, 16(SP)
 	MOVQ    48(AX), BX
-	MOVQ    152(AX), SI
-	MOVQ    72(AX), DI
+	MOVQ    72(AX), SI
+	SHLQ    $0x02, SI
+	MOVQ    80(AX), DI
 	SHLQ    $0x02, DI
-	MOVQ    80(AX), R8
+	MOVQ    88(AX), R8
 	SHLQ    $0x02, R8
-	MOVQ    88(AX), R9
-	SHLQ    $0x02, R9
-	MOVQ    176(AX), R10
-	SHLQ    $0x02, R10
 
 tile:
 	MOVQ       8(SP), CX
@@ -2295,22 +2422,31 @@ tile:
 	VXORPS     Y2, Y2, Y2
 	VXORPS     Y3, Y3, Y3
 	VXORPS     Y4, Y4, Y4
-	MOVQ       BX, R11
-	PREFETCHT0 (R11)
-	ADDQ       R9, R11
-	PREFETCHT0 (R11)
-	ADDQ       R9, R11
-	PREFETCHT0 (R11)
-	ADDQ       R9, R11
-	PREFETCHT0 (R11)
-	ADDQ       R9, R11
-	PREFETCHT0 (R11)
-	MOVQ       96(AX), R11
-	SHRQ       $0x01, R11
-	JZ         rest
+	MOVQ       BX, R9
+	PREFETCHT0 (R9)
+	ADDQ       R8, R9
+	PREFETCHT0 (R9)
+	ADDQ       R8, R9
+	PREFETCHT0 (R9)
+	ADDQ       R8, R9
+	PREFETCHT0 (R9)
+	ADDQ       R8, R9
+	PREFETCHT0 (R9)
+	MOVQ       152(AX), R9
+	MOVQ       176(AX), R10
+	SHLQ       $0x02, R10
+	MOVQ       96(AX), R12
+	SHRQ       $0x01, R12
+	MOVQ       184(AX), R11
+	CMPQ       R11, R12
+	CMOVQGT    R12, R11
+	SUBQ       R11, R12
+	MOVQ       R12, 24(SP)
+	TESTQ      R11, R11
+	JZ         idle
 
 loop:
-	PREFETCHT1   (SI)
+	PREFETCHT1   (R9)
 	VMOVUPS      (DX), Y5
 	VBROADCASTSS (CX), Y6
 	VFMADD231PS  Y6, Y5, Y0
@@ -2322,24 +2458,31 @@ loop:
 	VFMADD231PS  Y6, Y5, Y3
 	VBROADCASTSS 16(CX), Y6
 	VFMADD231PS  Y6, Y5, Y4
-	VMOVUPS      (DX)(R8*1), Y5
-	VBROADCASTSS (CX)(DI*1), Y6
+	VMOVUPS      (DX)(DI*1), Y5
+	VBROADCASTSS (CX)(SI*1), Y6
 	VFMADD231PS  Y6, Y5, Y0
-	VBROADCASTSS 4(CX)(DI*1), Y6
+	VBROADCASTSS 4(CX)(SI*1), Y6
 	VFMADD231PS  Y6, Y5, Y1
-	VBROADCASTSS 8(CX)(DI*1), Y6
+	VBROADCASTSS 8(CX)(SI*1), Y6
 	VFMADD231PS  Y6, Y5, Y2
-	VBROADCASTSS 12(CX)(DI*1), Y6
+	VBROADCASTSS 12(CX)(SI*1), Y6
 	VFMADD231PS  Y6, Y5, Y3
-	VBROADCASTSS 16(CX)(DI*1), Y6
+	VBROADCASTSS 16(CX)(SI*1), Y6
 	VFMADD231PS  Y6, Y5, Y4
-	LEAQ         (DX)(R8*2), DX
-	LEAQ         (CX)(DI*2), CX
-	ADDQ         R10, SI
+	LEAQ         (DX)(DI*2), DX
+	LEAQ         (CX)(SI*2), CX
+	ADDQ         R10, R9
 	DECQ         R11
 	JNZ          loop
 
-rest:
+	// the rounds that fetch nothing touch the argument block
+idle:
+	MOVQ         AX, R9
+	XORQ         R10, R10
+	MOVQ         24(SP), R11
+	MOVQ         $0x00000000, 24(SP)
+	TESTQ        R11, R11
+	JNZ          loop
 	MOVQ         96(AX), R11
 	TESTQ        $0x00000001, R11
 	JZ           done
@@ -2359,7 +2502,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 184(AX), Y5
+	VBROADCASTSS 192(AX), Y5
 	VMULPS       Y5, Y0, Y0
 	VMULPS       Y5, Y1, Y1
 	VMULPS       Y5, Y2, Y2
@@ -2376,84 +2519,84 @@ scaled:
 	JZ     wholeadd
 	MOVQ   BX, DX
 	VADDPS (DX), Y0, Y0
-	ADDQ   R9, DX
+	ADDQ   R8, DX
 	VADDPS (DX), Y1, Y1
-	ADDQ   R9, DX
+	ADDQ   R8, DX
 	VADDPS (DX), Y2, Y2
-	ADDQ   R9, DX
+	ADDQ   R8, DX
 	VADDPS (DX), Y3, Y3
-	ADDQ   R9, DX
+	ADDQ   R8, DX
 	VADDPS (DX), Y4, Y4
 
 wholeadd:
 	TESTQ        $0x00000004, CX
 	JZ           wholebeta
-	VBROADCASTSS 188(AX), Y5
+	VBROADCASTSS 196(AX), Y5
 	MOVQ         BX, CX
 	VFMADD231PS  (CX), Y5, Y0
-	ADDQ         R9, CX
+	ADDQ         R8, CX
 	VFMADD231PS  (CX), Y5, Y1
-	ADDQ         R9, CX
+	ADDQ         R8, CX
 	VFMADD231PS  (CX), Y5, Y2
-	ADDQ         R9, CX
+	ADDQ         R8, CX
 	VFMADD231PS  (CX), Y5, Y3
-	ADDQ         R9, CX
+	ADDQ         R8, CX
 	VFMADD231PS  (CX), Y5, Y4
 
 wholebeta:
 	MOVQ    BX, CX
 	VMOVUPS Y0, (CX)
-	ADDQ    R9, CX
+	ADDQ    R8, CX
 	VMOVUPS Y1, (CX)
-	ADDQ    R9, CX
+	ADDQ    R8, CX
 	VMOVUPS Y2, (CX)
-	ADDQ    R9, CX
+	ADDQ    R8, CX
 	VMOVUPS Y3, (CX)
-	ADDQ    R9, CX
+	ADDQ    R8, CX
 	VMOVUPS Y4, (CX)
 	JMP     stored
 
 partial:
 	MOVQ       120(AX), DX
-	LEAQ       masks<>+0(SB), R11
+	LEAQ       masks<>+0(SB), R9
 	SHLQ       $0x02, DX
-	SUBQ       DX, R11
-	VMOVUPS    128(R11), Y5
+	SUBQ       DX, R9
+	VMOVUPS    128(R9), Y5
 	TESTQ      $0x00000002, CX
 	JZ         maskedadd
 	MOVQ       BX, DX
 	VMASKMOVPS (DX), Y5, Y6
 	VADDPS     Y6, Y0, Y0
-	ADDQ       R9, DX
+	ADDQ       R8, DX
 	VMASKMOVPS (DX), Y5, Y6
 	VADDPS     Y6, Y1, Y1
-	ADDQ       R9, DX
+	ADDQ       R8, DX
 	VMASKMOVPS (DX), Y5, Y6
 	VADDPS     Y6, Y2, Y2
-	ADDQ       R9, DX
+	ADDQ       R8, DX
 	VMASKMOVPS (DX), Y5, Y6
 	VADDPS     Y6, Y3, Y3
-	ADDQ       R9, DX
+	ADDQ       R8, DX
 	VMASKMOVPS (DX), Y5, Y6
 	VADDPS     Y6, Y4, Y4
 
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 188(AX), Y6
+	VBROADCASTSS 196(AX), Y6
 	MOVQ         BX, DX
 	VMASKMOVPS   (DX), Y5, Y7
 	VFMADD231PS  Y7, Y6, Y0
-	ADDQ         R9, DX
+	ADDQ         R8, DX
 	VMASKMOVPS   (DX), Y5, Y7
 	VFMADD231PS  Y7, Y6, Y1
-	ADDQ         R9, DX
+	ADDQ         R8, DX
 	VMASKMOVPS   (DX), Y5, Y7
 	VFMADD231PS  Y7, Y6, Y2
-	ADDQ         R9, DX
+	ADDQ         R8, DX
 	VMASKMOVPS   (DX), Y5, Y7
 	VFMADD231PS  Y7, Y6, Y3
-	ADDQ         R9, DX
+	ADDQ         R8, DX
 	VMASKMOVPS   (DX), Y5, Y7
 	VFMADD231PS  Y7, Y6, Y4
 
@@ -2462,84 +2605,84 @@ maskedbeta:
 	JNZ        lower
 	MOVQ       BX, CX
 	VMASKMOVPS Y0, Y5, (CX)
-	ADDQ       R9, CX
+	ADDQ       R8, CX
 	VMASKMOVPS Y1, Y5, (CX)
-	ADDQ       R9, CX
+	ADDQ       R8, CX
 	VMASKMOVPS Y2, Y5, (CX)
-	ADDQ       R9, CX
+	ADDQ       R8, CX
 	VMASKMOVPS Y3, Y5, (CX)
-	ADDQ       R9, CX
+	ADDQ       R8, CX
 	VMASKMOVPS Y4, Y5, (CX)
 	JMP        stored
 
 lower:
 	MOVQ       120(AX), DX
 	MOVQ       16(SP), CX
-	MOVQ       $-1, R11
-	BZHIQ      DX, R11, R11
+	MOVQ       $-1, R9
+	BZHIQ      DX, R9, R9
 	MOVQ       BX, DX
-	MOVQ       CX, R12
-	SHRQ       $0x10, R12
-	ANDQ       R11, R12
-	POPCNTQ    R12, R12
-	LEAQ       masks<>+0(SB), R13
-	SHLQ       $0x02, R12
-	SUBQ       R12, R13
-	VMOVUPS    128(R13), Y5
+	MOVQ       CX, R10
+	SHRQ       $0x10, R10
+	ANDQ       R9, R10
+	POPCNTQ    R10, R10
+	LEAQ       masks<>+0(SB), R11
+	SHLQ       $0x02, R10
+	SUBQ       R10, R11
+	VMOVUPS    128(R11), Y5
 	VMASKMOVPS Y0, Y5, (DX)
 	LEAQ       1(CX)(CX*1), CX
-	ADDQ       R9, DX
-	MOVQ       CX, R12
-	SHRQ       $0x10, R12
-	ANDQ       R11, R12
-	POPCNTQ    R12, R12
-	LEAQ       masks<>+0(SB), R13
-	SHLQ       $0x02, R12
-	SUBQ       R12, R13
-	VMOVUPS    128(R13), Y5
+	ADDQ       R8, DX
+	MOVQ       CX, R10
+	SHRQ       $0x10, R10
+	ANDQ       R9, R10
+	POPCNTQ    R10, R10
+	LEAQ       masks<>+0(SB), R11
+	SHLQ       $0x02, R10
+	SUBQ       R10, R11
+	VMOVUPS    128(R11), Y5
 	VMASKMOVPS Y1, Y5, (DX)
 	LEAQ       1(CX)(CX*1), CX
-	ADDQ       R9, DX
-	MOVQ       CX, R12
-	SHRQ       $0x10, R12
-	ANDQ       R11, R12
-	POPCNTQ    R12, R12
-	LEAQ       masks<>+0(SB), R13
-	SHLQ       $0x02, R12
-	SUBQ       R12, R13
-	VMOVUPS    128(R13), Y5
+	ADDQ       R8, DX
+	MOVQ       CX, R10
+	SHRQ       $0x10, R10
+	ANDQ       R9, R10
+	POPCNTQ    R10, R10
+	LEAQ       masks<>+0(SB), R11
+	SHLQ       $0x02, R10
+	SUBQ       R10, R11
+	VMOVUPS    128(R11), Y5
 	VMASKMOVPS Y2, Y5, (DX)
 	LEAQ       1(CX)(CX*1), CX
-	ADDQ       R9, DX
-	MOVQ       CX, R12
-	SHRQ       $0x10, R12
-	ANDQ       R11, R12
-	POPCNTQ    R12, R12
-	LEAQ       masks<>+0(SB), R13
-	SHLQ       $0x02, R12
-	SUBQ       R12, R13
-	VMOVUPS    128(R13), Y5
+	ADDQ       R8, DX
+	MOVQ       CX, R10
+	SHRQ       $0x10, R10
+	ANDQ       R9, R10
+	POPCNTQ    R10, R10
+	LEAQ       masks<>+0(SB), R11
+	SHLQ       $0x02, R10
+	SUBQ       R10, R11
+	VMOVUPS    128(R11), Y5
 	VMASKMOVPS Y3, Y5, (DX)
 	LEAQ       1(CX)(CX*1), CX
-	ADDQ       R9, DX
-	MOVQ       CX, R12
-	SHRQ       $0x10, R12
-	ANDQ       R11, R12
-	POPCNTQ    R12, R12
-	LEAQ       masks<>+0(SB), R11
-	SHLQ       $0x02, R12
-	SUBQ       R12, R11
-	VMOVUPS    128(R11), Y5
+	ADDQ       R8, DX
+	MOVQ       CX, R10
+	SHRQ       $0x10, R10
+	ANDQ       R9, R10
+	POPCNTQ    R10, R10
+	LEAQ       masks<>+0(SB), R9
+	SHLQ       $0x02, R10
+	SUBQ       R10, R9
+	VMOVUPS    128(R9), Y5
 	VMASKMOVPS Y4, Y5, (DX)
 	LEAQ       1(CX)(CX*1), CX
 	MOVQ       CX, 16(SP)
 
 stored:
-	ADDQ R9, BX
-	ADDQ R9, BX
-	ADDQ R9, BX
-	ADDQ R9, BX
-	ADDQ R9, BX
+	ADDQ R8, BX
+	ADDQ R8, BX
+	ADDQ R8, BX
+	ADDQ R8, BX
+	ADDQ R8, BX
 
 	// next tile
 	MOVQ 112(AX), CX
@@ -2552,7 +2695,7 @@ stored:
 
 // func sTileByCol6x8AVX2(t *byte)
 // Requires: AVX, BMI2, CMOV, FMA3, MMX+, POPCNT
-TEXT ·sTileByCol6x8AVX2(SB), NOSPLIT, $24-8
+TEXT ·sTileByCol6x8AVX2(SB), NOSPLIT, $32-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -2567,15 +2710,12 @@ TEXT ·sTileByCol6x8AVX2(SB), NOSPLIT, $24-8
 	BZHIQ   CX, DX, DX
 	MOVQ    DX, 16(SP)
 	MOVQ    48(AX), BX
-	MOVQ    152(AX), SI
-	MOVQ    72(AX), DI
+	MOVQ    72(AX), SI
+	SHLQ    $0x02, SI
+	MOVQ    80(AX), DI
 	SHLQ    $0x02, DI
-	MOVQ    80(AX), R8
+	MOVQ    88(AX), R8
 	SHLQ    $0x02, R8
-	MOVQ    88(AX), R9
-	SHLQ    $0x02, R9
-	MOVQ    176(AX), R10
-	SHLQ    $0x02, R10
 
 tile:
 	MOVQ       8(SP), CX
@@ -2586,24 +2726,33 @@ tile:
 	VXORPS     Y3, Y3, Y3
 	VXORPS     Y4, Y4, Y4
 	VXORPS     Y5, Y5, Y5
-	MOVQ       BX, R11
-	PREFETCHT0 (R11)
-	ADDQ       R9, R11
-	PREFETCHT0 (R11)
-	ADDQ       R9, R11
-	PREFETCHT0 (R11)
-	ADDQ       R9, R11
-	PREFETCHT0 (R11)
-	ADDQ       R9, R11
-	PREFETCHT0 (R11)
-	ADDQ       R9, R11
-	PREFETCHT0 (R11)
-	MOVQ       96(AX), R11
-	SHRQ       $0x01, R11
-	JZ         rest
+	MOVQ       BX, R9
+	PREFETCHT0 (R9)
+	ADDQ       R8, R9
+	PREFETCHT0 (R9)
+	ADDQ       R8, R9
+	PREFETCHT0 (R9)
+	ADDQ       R8, R9
+	PREFETCHT0 (R9)
+	ADDQ       R8, R9
+	PREFETCHT0 (R9)
+	ADDQ       R8, R9
+	PREFETCHT0 (R9)
+	MOVQ       152(AX), R9
+	MOVQ       176(AX), R10
+	SHLQ       $0x02, R10
+	MOVQ       96(AX), R12
+	SHRQ       $0x01, R12
+	MOVQ       184(AX), R11
+	CMPQ       R11, R12
+	CMOVQGT    R12, R11
+	SUBQ       R11, R12
+	MOVQ       R12, 24(SP)
+	TESTQ      R11, R11
+	JZ         idle
 
 loop:
-	PREFETCHT1   (SI)
+	PREFETCHT1   (R9)
 	VMOVUPS      (DX), Y6
 	VBROADCASTSS (CX), Y7
 	VFMADD231PS  Y7, Y6, Y0
@@ -2617,26 +2766,33 @@ loop:
 	VFMADD231PS  Y7, Y6, Y4
 	VBROADCASTSS 20(CX), Y7
 	VFMADD231PS  Y7, Y6, Y5
-	VMOVUPS      (DX)(R8*1), Y6
-	VBROADCASTSS (CX)(DI*1), Y7
+	VMOVUPS      (DX)(DI*1), Y6
+	VBROADCASTSS (CX)(SI*1), Y7
 	VFMADD231PS  Y7, Y6, Y0
-	VBROADCASTSS 4(CX)(DI*1), Y7
+	VBROADCASTSS 4(CX)(SI*1), Y7
 	VFMADD231PS  Y7, Y6, Y1
-	VBROADCASTSS 8(CX)(DI*1), Y7
+	VBROADCASTSS 8(CX)(SI*1), Y7
 	VFMADD231PS  Y7, Y6, Y2
-	VBROADCASTSS 12(CX)(DI*1), Y7
+	VBROADCASTSS 12(CX)(SI*1), Y7
 	VFMADD231PS  Y7, Y6, Y3
-	VBROADCASTSS 16(CX)(DI*1), Y7
+	VBROADCASTSS 16(CX)(SI*1), Y7
 	VFMADD231PS  Y7, Y6, Y4
-	VBROADCASTSS 20(CX)(DI*1), Y7
+	VBROADCASTSS 20(CX)(SI*1), Y7
 	VFMADD231PS  Y7, Y6, Y5
-	LEAQ         (DX)(R8*2), DX
-	LEAQ         (CX)(DI*2), CX
-	ADDQ         R10, SI
+	LEAQ         (DX)(DI*2), DX
+	LEAQ         (CX)(SI*2), CX
+	ADDQ         R10, R9
 	DECQ         R11
 	JNZ          loop
 
-rest:
+	// the rounds that fetch nothing touch the argument block
+idle:
+	MOVQ         AX, R9
+	XORQ         R10, R10
+	MOVQ         24(SP), R11
+	MOVQ         $0x00000000, 24(SP)
+	TESTQ        R11, R11
+	JNZ          loop
 	MOVQ         96(AX), R11
 	TESTQ        $0x00000001, R11
 	JZ           done
@@ -2658,7 +2814,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 184(AX), Y6
+	VBROADCASTSS 192(AX), Y6
 	VMULPS       Y6, Y0, Y0
 	VMULPS       Y6, Y1, Y1
 	VMULPS       Y6, Y2, Y2
@@ -2676,96 +2832,96 @@ scaled:
 	JZ     wholeadd
 	MOVQ   BX, DX
 	VADDPS (DX), Y0, Y0
-	ADDQ   R9, DX
+	ADDQ   R8, DX
 	VADDPS (DX), Y1, Y1
-	ADDQ   R9, DX
+	ADDQ   R8, DX
 	VADDPS (DX), Y2, Y2
-	ADDQ   R9, DX
+	ADDQ   R8, DX
 	VADDPS (DX), Y3, Y3
-	ADDQ   R9, DX
+	ADDQ   R8, DX
 	VADDPS (DX), Y4, Y4
-	ADDQ   R9, DX
+	ADDQ   R8, DX
 	VADDPS (DX), Y5, Y5
 
 wholeadd:
 	TESTQ        $0x00000004, CX
 	JZ           wholebeta
-	VBROADCASTSS 188(AX), Y6
+	VBROADCASTSS 196(AX), Y6
 	MOVQ         BX, CX
 	VFMADD231PS  (CX), Y6, Y0
-	ADDQ         R9, CX
+	ADDQ         R8, CX
 	VFMADD231PS  (CX), Y6, Y1
-	ADDQ         R9, CX
+	ADDQ         R8, CX
 	VFMADD231PS  (CX), Y6, Y2
-	ADDQ         R9, CX
+	ADDQ         R8, CX
 	VFMADD231PS  (CX), Y6, Y3
-	ADDQ         R9, CX
+	ADDQ         R8, CX
 	VFMADD231PS  (CX), Y6, Y4
-	ADDQ         R9, CX
+	ADDQ         R8, CX
 	VFMADD231PS  (CX), Y6, Y5
 
 wholebeta:
 	MOVQ    BX, CX
 	VMOVUPS Y0, (CX)
-	ADDQ    R9, CX
+	ADDQ    R8, CX
 	VMOVUPS Y1, (CX)
-	ADDQ    R9, CX
+	ADDQ    R8, CX
 	VMOVUPS Y2, (CX)
-	ADDQ    R9, CX
+	ADDQ    R8, CX
 	VMOVUPS Y3, (CX)
-	ADDQ    R9, CX
+	ADDQ    R8, CX
 	VMOVUPS Y4, (CX)
-	ADDQ    R9, CX
+	ADDQ    R8, CX
 	VMOVUPS Y5, (CX)
 	JMP     stored
 
 partial:
 	MOVQ       120(AX), DX
-	LEAQ       masks<>+0(SB), R11
+	LEAQ       masks<>+0(SB), R9
 	SHLQ       $0x02, DX
-	SUBQ       DX, R11
-	VMOVUPS    128(R11), Y6
+	SUBQ       DX, R9
+	VMOVUPS    128(R9), Y6
 	TESTQ      $0x00000002, CX
 	JZ         maskedadd
 	MOVQ       BX, DX
 	VMASKMOVPS (DX), Y6, Y7
 	VADDPS     Y7, Y0, Y0
-	ADDQ       R9, DX
+	ADDQ       R8, DX
 	VMASKMOVPS (DX), Y6, Y7
 	VADDPS     Y7, Y1, Y1
-	ADDQ       R9, DX
+	ADDQ       R8, DX
 	VMASKMOVPS (DX), Y6, Y7
 	VADDPS     Y7, Y2, Y2
-	ADDQ       R9, DX
+	ADDQ       R8, DX
 	VMASKMOVPS (DX), Y6, Y7
 	VADDPS     Y7, Y3, Y3
-	ADDQ       R9, DX
+	ADDQ       R8, DX
 	VMASKMOVPS (DX), Y6, Y7
 	VADDPS     Y7, Y4, Y4
-	ADDQ       R9, DX
+	ADDQ       R8, DX
 	VMASKMOVPS (DX), Y6, Y7
 	VADDPS     Y7, Y5, Y5
 
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 188(AX), Y7
+	VBROADCASTSS 196(AX), Y7
 	MOVQ         BX, DX
 	VMASKMOVPS   (DX), Y6, Y8
 	VFMADD231PS  Y8, Y7, Y0
-	ADDQ         R9, DX
+	ADDQ         R8, DX
 	VMASKMOVPS   (DX), Y6, Y8
 	VFMADD231PS  Y8, Y7, Y1
-	ADDQ         R9, DX
+	ADDQ         R8, DX
 	VMASKMOVPS   (DX), Y6, Y8
 	VFMADD231PS  Y8, Y7, Y2
-	ADDQ         R9, DX
+	ADDQ         R8, DX
 	VMASKMOVPS   (DX), Y6, Y8
 	VFMADD231PS  Y8, Y7, Y3
-	ADDQ         R9, DX
+	ADDQ         R8, DX
 	VMASKMOVPS   (DX), Y6, Y8
 	VFMADD231PS  Y8, Y7, Y4
-	ADDQ         R9, DX
+	ADDQ         R8, DX
 	VMASKMOVPS   (DX), Y6, Y8
 	VFMADD231PS  Y8, Y7, Y5
 
@@ -2774,98 +2930,98 @@ maskedbeta:
 	JNZ        lower
 	MOVQ       BX, CX
 	VMASKMOVPS Y0, Y6, (CX)
-	ADDQ       R9, CX
+	ADDQ       R8, CX
 	VMASKMOVPS Y1, Y6, (CX)
-	ADDQ       R9, CX
+	ADDQ       R8, CX
 	VMASKMOVPS Y2, Y6, (CX)
-	ADDQ       R9, CX
+	ADDQ       R8, CX
 	VMASKMOVPS Y3, Y6, (CX)
-	ADDQ       R9, CX
+	ADDQ       R8, CX
 	VMASKMOVPS Y4, Y6, (CX)
-	ADDQ       R9, CX
+	ADDQ       R8, CX
 	VMASKMOVPS Y5, Y6, (CX)
 	JMP        stored
 
 lower:
 	MOVQ       120(AX), DX
 	MOVQ       16(SP), CX
-	MOVQ       $-1, R11
-	BZHIQ      DX, R11, R11
+	MOVQ       $-1, R9
+	BZHIQ      DX, R9, R9
 	MOVQ       BX, DX
-	MOVQ       CX, R12
-	SHRQ       $0x10, R12
-	ANDQ       R11, R12
-	POPCNTQ    R12, R12
-	LEAQ       masks<>+0(SB), R13
-	SHLQ       $0x02, R12
-	SUBQ       R12, R13
-	VMOVUPS    128(R13), Y6
+	MOVQ       CX, R10
+	SHRQ       $0x10, R10
+	ANDQ       R9, R10
+	POPCNTQ    R10, R10
+	LEAQ       masks<>+0(SB), R11
+	SHLQ       $0x02, R10
+	SUBQ       R10, R11
+	VMOVUPS    128(R11), Y6
 	VMASKMOVPS Y0, Y6, (DX)
 	LEAQ       1(CX)(CX*1), CX
-	ADDQ       R9, DX
-	MOVQ       CX, R12
-	SHRQ       $0x10, R12
-	ANDQ       R11, R12
-	POPCNTQ    R12, R12
-	LEAQ       masks<>+0(SB), R13
-	SHLQ       $0x02, R12
-	SUBQ       R12, R13
-	VMOVUPS    128(R13), Y6
+	ADDQ       R8, DX
+	MOVQ       CX, R10
+	SHRQ       $0x10, R10
+	ANDQ       R9, R10
+	POPCNTQ    R10, R10
+	LEAQ       masks<>+0(SB), R11
+	SHLQ       $0x02, R10
+	SUBQ       R10, R11
+	VMOVUPS    128(R11), Y6
 	VMASKMOVPS Y1, Y6, (DX)
 	LEAQ       1(CX)(CX*1), CX
-	ADDQ       R9, DX
-	MOVQ       CX, R12
-	SHRQ       $0x10, R12
-	ANDQ       R11, R12
-	POPCNTQ    R12, R12
-	LEAQ       masks<>+0(SB), R13
-	SHLQ       $0x02, R12
-	SUBQ       R12, R13
-	VMOVUPS    128(R13), Y6
+	ADDQ       R8, DX
+	MOVQ       CX, R10
+	SHRQ       $0x10, R10
+	ANDQ       R9, R10
+	POPCNTQ    R10, R10
+	LEAQ       masks<>+0(SB), R11
+	SHLQ       $0x02, R10
+	SUBQ       R10, R11
+	VMOVUPS    128(R11), Y6
 	VMASKMOVPS Y2, Y6, (DX)
 	LEAQ       1(CX)(CX*1), CX
-	ADDQ       R9, DX
-	MOVQ       CX, R12
-	SHRQ       $0x10, R12
-	ANDQ       R11, R12
-	POPCNTQ    R12, R12
-	LEAQ       masks<>+0(SB), R13
-	SHLQ       $0x02, R12
-	SUBQ       R12, R13
-	VMOVUPS    128(R13), Y6
+	ADDQ       R8, DX
+	MOVQ       CX, R10
+	SHRQ       $0x10, R10
+	ANDQ       R9, R10
+	POPCNTQ    R10, R10
+	LEAQ       masks<>+0(SB), R11
+	SHLQ       $0x02, R10
+	SUBQ       R10, R11
+	VMOVUPS    128(R11), Y6
 	VMASKMOVPS Y3, Y6, (DX)
 	LEAQ       1(CX)(CX*1), CX
-	ADDQ       R9, DX
-	MOVQ       CX, R12
-	SHRQ       $0x10, R12
-	ANDQ       R11, R12
-	POPCNTQ    R12, R12
-	LEAQ       masks<>+0(SB), R13
-	SHLQ       $0x02, R12
-	SUBQ       R12, R13
-	VMOVUPS    128(R13), Y6
+	ADDQ       R8, DX
+	MOVQ       CX, R10
+	SHRQ       $0x10, R10
+	ANDQ       R9, R10
+	POPCNTQ    R10, R10
+	LEAQ       masks<>+0(SB), R11
+	SHLQ       $0x02, R10
+	SUBQ       R10, R11
+	VMOVUPS    128(R11), Y6
 	VMASKMOVPS Y4, Y6, (DX)
 	LEAQ       1(CX)(CX*1), CX
-	ADDQ       R9, DX
-	MOVQ       CX, R12
-	SHRQ       $0x10, R12
-	ANDQ       R11, R12
-	POPCNTQ    R12, R12
-	LEAQ       masks<>+0(SB), R11
-	SHLQ       $0x02, R12
-	SUBQ       R12, R11
-	VMOVUPS    128(R11), Y6
+	ADDQ       R8, DX
+	MOVQ       CX, R10
+	SHRQ       $0x10, R10
+	ANDQ       R9, R10
+	POPCNTQ    R10, R10
+	LEAQ       masks<>+0(SB), R9
+	SHLQ       $0x02, R10
+	SUBQ       R10, R9
+	VMOVUPS    128(R9), Y6
 	VMASKMOVPS Y5, Y6, (DX)
 	LEAQ       1(CX)(CX*1), CX
 	MOVQ       CX, 16(SP)
 
 stored:
-	ADDQ R9, BX
-	ADDQ R9, BX
-	ADDQ R9, BX
-	ADDQ R9, BX
-	ADDQ R9, BX
-	ADDQ R9, BX
+	ADDQ R8, BX
+	ADDQ R8, BX
+	ADDQ R8, BX
+	ADDQ R8, BX
+	ADDQ R8, BX
+	ADDQ R8, BX
 
 	// next tile
 	MOVQ 112(AX), CX
@@ -2878,7 +3034,7 @@ stored:
 
 // func sTileByRow1x16AVX2(t *byte)
 // Requires: AVX, BMI2, CMOV, FMA3, MMX+, POPCNT
-TEXT ·sTileByRow1x16AVX2(SB), NOSPLIT, $24-8
+TEXT ·sTileByRow1x16AVX2(SB), NOSPLIT, $32-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -2893,46 +3049,59 @@ TEXT ·sTileByRow1x16AVX2(SB), NOSPLIT, $24-8
 	BZHIQ   CX, DX, DX
 	MOVQ    DX, 16(SP)
 	MOVQ    48(AX), BX
-	MOVQ    152(AX), SI
 	MOVQ    72(AX), CX
 	SHLQ    $0x02, CX
-	MOVQ    80(AX), DI
+	MOVQ    80(AX), SI
+	SHLQ    $0x02, SI
+	MOVQ    88(AX), DI
 	SHLQ    $0x02, DI
-	MOVQ    88(AX), R8
-	SHLQ    $0x02, R8
-	MOVQ    176(AX), R9
-	SHLQ    $0x02, R9
 
 tile:
 	MOVQ       8(SP), CX
 	MOVQ       24(AX), DX
 	VXORPS     Y0, Y0, Y0
 	VXORPS     Y1, Y1, Y1
-	MOVQ       BX, R10
-	PREFETCHT0 (R10)
-	MOVQ       96(AX), R10
-	SHRQ       $0x01, R10
-	JZ         rest
+	MOVQ       BX, R8
+	PREFETCHT0 (R8)
+	MOVQ       152(AX), R8
+	MOVQ       176(AX), R9
+	SHLQ       $0x02, R9
+	MOVQ       96(AX), R11
+	SHRQ       $0x01, R11
+	MOVQ       184(AX), R10
+	CMPQ       R10, R11
+	CMOVQGT    R11, R10
+	SUBQ       R10, R11
+	MOVQ       R11, 24(SP)
+	TESTQ      R10, R10
+	JZ         idle
 
 loop:
-	PREFETCHT1   (SI)
+	PREFETCHT1   (R8)
 	VMOVUPS      (DX), Y2
 	VMOVUPS      32(DX), Y3
 	VBROADCASTSS (CX), Y4
 	VFMADD231PS  Y4, Y2, Y0
 	VFMADD231PS  Y4, Y3, Y1
-	VMOVUPS      (DX)(DI*1), Y2
-	VMOVUPS      32(DX)(DI*1), Y3
+	VMOVUPS      (DX)(SI*1), Y2
+	VMOVUPS      32(DX)(SI*1), Y3
 	VBROADCASTSS 4(CX), Y4
 	VFMADD231PS  Y4, Y2, Y0
 	VFMADD231PS  Y4, Y3, Y1
-	LEAQ         (DX)(DI*2), DX
+	LEAQ         (DX)(SI*2), DX
 	ADDQ         $0x08, CX
-	ADDQ         R9, SI
+	ADDQ         R9, R8
 	DECQ         R10
 	JNZ          loop
 
-rest:
+	// the rounds that fetch nothing touch the argument block
+idle:
+	MOVQ         AX, R8
+	XORQ         R9, R9
+	MOVQ         24(SP), R10
+	MOVQ         $0x00000000, 24(SP)
+	TESTQ        R10, R10
+	JNZ          loop
 	MOVQ         96(AX), R10
 	TESTQ        $0x00000001, R10
 	JZ           done
@@ -2946,7 +3115,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 184(AX), Y2
+	VBROADCASTSS 192(AX), Y2
 	VMULPS       Y2, Y0, Y0
 	VMULPS       Y2, Y1, Y1
 
@@ -2965,7 +3134,7 @@ scaled:
 wholeadd:
 	TESTQ        $0x00000004, CX
 	JZ           wholebeta
-	VBROADCASTSS 188(AX), Y2
+	VBROADCASTSS 196(AX), Y2
 	MOVQ         BX, CX
 	VFMADD231PS  (CX), Y2, Y0
 	VFMADD231PS  32(CX), Y2, Y1
@@ -2978,11 +3147,11 @@ wholebeta:
 
 partial:
 	MOVQ       120(AX), DX
-	LEAQ       masks<>+0(SB), R10
+	LEAQ       masks<>+0(SB), R8
 	SHLQ       $0x02, DX
-	SUBQ       DX, R10
-	VMOVUPS    128(R10), Y2
-	VMOVUPS    160(R10), Y3
+	SUBQ       DX, R8
+	VMOVUPS    128(R8), Y2
+	VMOVUPS    160(R8), Y3
 	TESTQ      $0x00000002, CX
 	JZ         maskedadd
 	MOVQ       BX, DX
@@ -2994,7 +3163,7 @@ partial:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 188(AX), Y4
+	VBROADCASTSS 196(AX), Y4
 	MOVQ         BX, DX
 	VMASKMOVPS   (DX), Y2, Y5
 	VFMADD231PS  Y5, Y4, Y0
@@ -3012,6 +3181,805 @@ maskedbeta:
 lower:
 	MOVQ       120(AX), DX
 	MOVQ       16(SP), CX
+	MOVQ       $-1, R8
+	BZHIQ      DX, R8, R8
+	MOVQ       BX, DX
+	MOVQ       CX, R9
+	SHRQ       $0x10, R9
+	ANDQ       R8, R9
+	POPCNTQ    R9, R9
+	LEAQ       masks<>+0(SB), R8
+	SHLQ       $0x02, R9
+	SUBQ       R9, R8
+	VMOVUPS    128(R8), Y2
+	VMOVUPS    160(R8), Y3
+	VMASKMOVPS Y0, Y2, (DX)
+	VMASKMOVPS Y1, Y3, 32(DX)
+	LEAQ       1(CX)(CX*1), CX
+	MOVQ       CX, 16(SP)
+
+stored:
+	ADDQ DI, BX
+
+	// next tile
+	MOVQ 112(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 8(SP)
+	DECQ (SP)
+	JNZ  tile
+	VZEROUPPER
+	RET
+
+// func sTileByRow2x16AVX2(t *byte)
+// Requires: AVX, BMI2, CMOV, FMA3, MMX+, POPCNT
+TEXT ·sTileByRow2x16AVX2(SB), NOSPLIT, $32-8
+	MOVQ    t+0(FP), AX
+	MOVQ    104(AX), CX
+	MOVQ    CX, (SP)
+	MOVQ    (AX), CX
+	MOVQ    CX, 8(SP)
+	MOVQ    136(AX), CX
+	MOVQ    $+47, DX
+	CMPQ    CX, DX
+	CMOVQGT DX, CX
+	ADDQ    $0x11, CX
+	MOVQ    $-1, DX
+	BZHIQ   CX, DX, DX
+	MOVQ    DX, 16(SP)
+	MOVQ    48(AX), BX
+	MOVQ    72(AX), SI
+	SHLQ    $0x02, SI
+	MOVQ    80(AX), DI
+	SHLQ    $0x02, DI
+	MOVQ    88(AX), R8
+	SHLQ    $0x02, R8
+
+tile:
+	MOVQ       8(SP), CX
+	MOVQ       24(AX), DX
+	VXORPS     Y0, Y0, Y0
+	VXORPS     Y1, Y1, Y1
+	VXORPS     Y2, Y2, Y2
+	VXORPS     Y3, Y3, Y3
+	MOVQ       BX, R9
+	PREFETCHT0 (R9)
+	ADDQ       R8, R9
+	PREFETCHT0 (R9)
+	MOVQ       152(AX), R9
+	MOVQ       176(AX), R10
+	SHLQ       $0x02, R10
+	MOVQ       96(AX), R12
+	SHRQ       $0x01, R12
+	MOVQ       184(AX), R11
+	CMPQ       R11, R12
+	CMOVQGT    R12, R11
+	SUBQ       R11, R12
+	MOVQ       R12, 24(SP)
+	TESTQ      R11, R11
+	JZ         idle
+
+loop:
+	PREFETCHT1   (R9)
+	VMOVUPS      (DX), Y4
+	VMOVUPS      32(DX), Y5
+	VBROADCASTSS (CX), Y6
+	VFMADD231PS  Y6, Y4, Y0
+	VFMADD231PS  Y6, Y5, Y1
+	VBROADCASTSS (CX)(SI*1), Y6
+	VFMADD231PS  Y6, Y4, Y2
+	VFMADD231PS  Y6, Y5, Y3
+	VMOVUPS      (DX)(DI*1), Y4
+	VMOVUPS      32(DX)(DI*1), Y5
+	VBROADCASTSS 4(CX), Y6
+	VFMADD231PS  Y6, Y4, Y0
+	VFMADD231PS  Y6, Y5, Y1
+	VBROADCASTSS 4(CX)(SI*1), Y6
+	VFMADD231PS  Y6, Y4, Y2
+	VFMADD231PS  Y6, Y5, Y3
+	LEAQ         (DX)(DI*2), DX
+	ADDQ         $0x08, CX
+	ADDQ         R10, R9
+	DECQ         R11
+	JNZ          loop
+
+	// the rounds that fetch nothing touch the argument block
+idle:
+	MOVQ         AX, R9
+	XORQ         R10, R10
+	MOVQ         24(SP), R11
+	MOVQ         $0x00000000, 24(SP)
+	TESTQ        R11, R11
+	JNZ          loop
+	MOVQ         96(AX), R11
+	TESTQ        $0x00000001, R11
+	JZ           done
+	VMOVUPS      (DX), Y4
+	VMOVUPS      32(DX), Y5
+	VBROADCASTSS (CX), Y6
+	VFMADD231PS  Y6, Y4, Y0
+	VFMADD231PS  Y6, Y5, Y1
+	VBROADCASTSS (CX)(SI*1), Y6
+	VFMADD231PS  Y6, Y4, Y2
+	VFMADD231PS  Y6, Y5, Y3
+
+done:
+	MOVQ         128(AX), CX
+	TESTQ        $0x00000001, CX
+	JZ           scaled
+	VBROADCASTSS 192(AX), Y4
+	VMULPS       Y4, Y0, Y0
+	VMULPS       Y4, Y1, Y1
+	VMULPS       Y4, Y2, Y2
+	VMULPS       Y4, Y3, Y3
+
+scaled:
+	MOVQ   120(AX), DX
+	CMPQ   DX, $0x10
+	JNE    partial
+	TESTQ  $0x00000008, CX
+	JNZ    partial
+	TESTQ  $0x00000002, CX
+	JZ     wholeadd
+	MOVQ   BX, DX
+	VADDPS (DX), Y0, Y0
+	VADDPS 32(DX), Y1, Y1
+	ADDQ   R8, DX
+	VADDPS (DX), Y2, Y2
+	VADDPS 32(DX), Y3, Y3
+
+wholeadd:
+	TESTQ        $0x00000004, CX
+	JZ           wholebeta
+	VBROADCASTSS 196(AX), Y4
+	MOVQ         BX, CX
+	VFMADD231PS  (CX), Y4, Y0
+	VFMADD231PS  32(CX), Y4, Y1
+	ADDQ         R8, CX
+	VFMADD231PS  (CX), Y4, Y2
+	VFMADD231PS  32(CX), Y4, Y3
+
+wholebeta:
+	MOVQ    BX, CX
+	VMOVUPS Y0, (CX)
+	VMOVUPS Y1, 32(CX)
+	ADDQ    R8, CX
+	VMOVUPS Y2, (CX)
+	VMOVUPS Y3, 32(CX)
+	JMP     stored
+
+partial:
+	MOVQ       120(AX), DX
+	LEAQ       masks<>+0(SB), R9
+	SHLQ       $0x02, DX
+	SUBQ       DX, R9
+	VMOVUPS    128(R9), Y4
+	VMOVUPS    160(R9), Y5
+	TESTQ      $0x00000002, CX
+	JZ         maskedadd
+	MOVQ       BX, DX
+	VMASKMOVPS (DX), Y4, Y6
+	VADDPS     Y6, Y0, Y0
+	VMASKMOVPS 32(DX), Y5, Y6
+	VADDPS     Y6, Y1, Y1
+	ADDQ       R8, DX
+	VMASKMOVPS (DX), Y4, Y6
+	VADDPS     Y6, Y2, Y2
+	VMASKMOVPS 32(DX), Y5, Y6
+	VADDPS     Y6, Y3, Y3
+
+maskedadd:
+	TESTQ        $0x00000004, CX
+	JZ           maskedbeta
+	VBROADCASTSS 196(AX), Y6
+	MOVQ         BX, DX
+	VMASKMOVPS   (DX), Y4, Y7
+	VFMADD231PS  Y7, Y6, Y0
+	VMASKMOVPS   32(DX), Y5, Y7
+	VFMADD231PS  Y7, Y6, Y1
+	ADDQ         R8, DX
+	VMASKMOVPS   (DX), Y4, Y7
+	VFMADD231PS  Y7, Y6, Y2
+	VMASKMOVPS   32(DX), Y5, Y7
+	VFMADD231PS  Y7, Y6, Y3
+
+maskedbeta:
+	TESTQ      $0x00000008, CX
+	JNZ        lower
+	MOVQ       BX, CX
+	VMASKMOVPS Y0, Y4, (CX)
+	VMASKMOVPS Y1, Y5, 32(CX)
+	ADDQ       R8, CX
+	VMASKMOVPS Y2, Y4, (CX)
+	VMASKMOVPS Y3, Y5, 32(CX)
+	JMP        stored
+
+lower:
+	MOVQ       120(AX), DX
+	MOVQ       16(SP), CX
+	MOVQ       $-1, R9
+	BZHIQ      DX, R9, R9
+	MOVQ       BX, DX
+	MOVQ       CX, R10
+	SHRQ       $0x10, R10
+	ANDQ       R9, R10
+	POPCNTQ    R10, R10
+	LEAQ       masks<>+0(SB), R11
+	SHLQ       $0x02, R10
+	SUBQ       R10, R11
+	VMOVUPS    128(R11), Y4
+	VMOVUPS    160(R11), Y5
+	VMASKMOVPS Y0, Y4, (DX)
+	VMASKMOVPS Y1, Y5, 32(DX)
+	LEAQ       1(CX)(CX*1), CX
+	ADDQ       R8, DX
+	MOVQ       CX, R10
+	SHRQ       $0x10, R10
+	ANDQ       R9, R10
+	POPCNTQ    R10, R10
+	LEAQ       masks<>+0(SB), R9
+	SHLQ       $0x02, R10
+	SUBQ       R10, R9
+	VMOVUPS    128(R9), Y4
+	VMOVUPS    160(R9), Y5
+	VMASKMOVPS Y2, Y4, (DX)
+	VMASKMOVPS Y3, Y5, 32(DX)
+	LEAQ       1(CX)(CX*1), CX
+	MOVQ       CX, 16(SP)
+
+stored:
+	ADDQ R8, BX
+	ADDQ R8, BX
+
+	// next tile
+	MOVQ 112(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 8(SP)
+	DECQ (SP)
+	JNZ  tile
+	VZEROUPPER
+	RET
+
+// func sTileByRow3x16AVX2(t *byte)
+// Requires: AVX, BMI2, CMOV, FMA3, MMX+, POPCNT
+TEXT ·sTileByRow3x16AVX2(SB), NOSPLIT, $32-8
+	MOVQ    t+0(FP), AX
+	MOVQ    104(AX), CX
+	MOVQ    CX, (SP)
+	MOVQ    (AX), CX
+	MOVQ    CX, 8(SP)
+	MOVQ    136(AX), CX
+	MOVQ    $+47, DX
+	CMPQ    CX, DX
+	CMOVQGT DX, CX
+	ADDQ    $0x11, CX
+	MOVQ    $-1, DX
+	BZHIQ   CX, DX, DX
+	MOVQ    DX, 16(SP)
+	MOVQ    48(AX), BX
+	MOVQ    72(AX), SI
+	SHLQ    $0x02, SI
+	MOVQ    80(AX), DI
+	SHLQ    $0x02, DI
+	MOVQ    88(AX), R8
+	SHLQ    $0x02, R8
+
+tile:
+	MOVQ       8(SP), CX
+	MOVQ       24(AX), DX
+	VXORPS     Y0, Y0, Y0
+	VXORPS     Y1, Y1, Y1
+	VXORPS     Y2, Y2, Y2
+	VXORPS     Y3, Y3, Y3
+	VXORPS     Y4, Y4, Y4
+	VXORPS     Y5, Y5, Y5
+	MOVQ       BX, R9
+	PREFETCHT0 (R9)
+	ADDQ       R8, R9
+	PREFETCHT0 (R9)
+	ADDQ       R8, R9
+	PREFETCHT0 (R9)
+	MOVQ       152(AX), R9
+	MOVQ       176(AX), R10
+	SHLQ       $0x02, R10
+	MOVQ       96(AX), R12
+	SHRQ       $0x01, R12
+	MOVQ       184(AX), R11
+	CMPQ       R11, R12
+	CMOVQGT    R12, R11
+	SUBQ       R11, R12
+	MOVQ       R12, 24(SP)
+	TESTQ      R11, R11
+	JZ         idle
+
+loop:
+	PREFETCHT1   (R9)
+	VMOVUPS      (DX), Y6
+	VMOVUPS      32(DX), Y7
+	VBROADCASTSS (CX), Y8
+	VFMADD231PS  Y8, Y6, Y0
+	VFMADD231PS  Y8, Y7, Y1
+	VBROADCASTSS (CX)(SI*1), Y8
+	VFMADD231PS  Y8, Y6, Y2
+	VFMADD231PS  Y8, Y7, Y3
+	VBROADCASTSS (CX)(SI*2), Y8
+	VFMADD231PS  Y8, Y6, Y4
+	VFMADD231PS  Y8, Y7, Y5
+	VMOVUPS      (DX)(DI*1), Y6
+	VMOVUPS      32(DX)(DI*1), Y7
+	VBROADCASTSS 4(CX), Y8
+	VFMADD231PS  Y8, Y6, Y0
+	VFMADD231PS  Y8, Y7, Y1
+	VBROADCASTSS 4(CX)(SI*1), Y8
+	VFMADD231PS  Y8, Y6, Y2
+	VFMADD231PS  Y8, Y7, Y3
+	VBROADCASTSS 4(CX)(SI*2), Y8
+	VFMADD231PS  Y8, Y6, Y4
+	VFMADD231PS  Y8, Y7, Y5
+	LEAQ         (DX)(DI*2), DX
+	ADDQ         $0x08, CX
+	ADDQ         R10, R9
+	DECQ         R11
+	JNZ          loop
+
+	// the rounds that fetch nothing touch the argument block
+idle:
+	MOVQ         AX, R9
+	XORQ         R10, R10
+	MOVQ         24(SP), R11
+	MOVQ         $0x00000000, 24(SP)
+	TESTQ        R11, R11
+	JNZ          loop
+	MOVQ         96(AX), R11
+	TESTQ        $0x00000001, R11
+	JZ           done
+	VMOVUPS      (DX), Y6
+	VMOVUPS      32(DX), Y7
+	VBROADCASTSS (CX), Y8
+	VFMADD231PS  Y8, Y6, Y0
+	VFMADD231PS  Y8, Y7, Y1
+	VBROADCASTSS (CX)(SI*1), Y8
+	VFMADD231PS  Y8, Y6, Y2
+	VFMADD231PS  Y8, Y7, Y3
+	VBROADCASTSS (CX)(SI*2), Y8
+	VFMADD231PS  Y8, Y6, Y4
+	VFMADD231PS  Y8, Y7, Y5
+
+done:
+	MOVQ         128(AX), CX
+	TESTQ        $0x00000001, CX
+	JZ           scaled
+	VBROADCASTSS 192(AX), Y6
+	VMULPS       Y6, Y0, Y0
+	VMULPS       Y6, Y1, Y1
+	VMULPS       Y6, Y2, Y2
+	VMULPS       Y6, Y3, Y3
+	VMULPS       Y6, Y4, Y4
+	VMULPS       Y6, Y5, Y5
+
+scaled:
+	MOVQ   120(AX), DX
+	CMPQ   DX, $0x10
+	JNE    partial
+	TESTQ  $0x00000008, CX
+	JNZ    partial
+	TESTQ  $0x00000002, CX
+	JZ     wholeadd
+	MOVQ   BX, DX
+	VADDPS (DX), Y0, Y0
+	VADDPS 32(DX), Y1, Y1
+	ADDQ   R8, DX
+	VADDPS (DX), Y2, Y2
+	VADDPS 32(DX), Y3, Y3
+	ADDQ   R8, DX
+	VADDPS (DX), Y4, Y4
+	VADDPS 32(DX), Y5, Y5
+
+wholeadd:
+	TESTQ        $0x00000004, CX
+	JZ           wholebeta
+	VBROADCASTSS 196(AX), Y6
+	MOVQ         BX, CX
+	VFMADD231PS  (CX), Y6, Y0
+	VFMADD231PS  32(CX), Y6, Y1
+	ADDQ         R8, CX
+	VFMADD231PS  (CX), Y6, Y2
+	VFMADD231PS  32(CX), Y6, Y3
+	ADDQ         R8, CX
+	VFMADD231PS  (CX), Y6, Y4
+	VFMADD231PS  32(CX), Y6, Y5
+
+wholebeta:
+	MOVQ    BX, CX
+	VMOVUPS Y0, (CX)
+	VMOVUPS Y1, 32(CX)
+	ADDQ    R8, CX
+	VMOVUPS Y2, (CX)
+	VMOVUPS Y3, 32(CX)
+	ADDQ    R8, CX
+	VMOVUPS Y4, (CX)
+	VMOVUPS Y5, 32(CX)
+	JMP     stored
+
+partial:
+	MOVQ       120(AX), DX
+	LEAQ       masks<>+0(SB), R9
+	SHLQ       $0x02, DX
+	SUBQ       DX, R9
+	VMOVUPS    128(R9), Y6
+	VMOVUPS    160(R9), Y7
+	TESTQ      $0x00000002, CX
+	JZ         maskedadd
+	MOVQ       BX, DX
+	VMASKMOVPS (DX), Y6, Y8
+	VADDPS     Y8, Y0, Y0
+	VMASKMOVPS 32(DX), Y7, Y8
+	VADDPS     Y8, Y1, Y1
+	ADDQ       R8, DX
+	VMASKMOVPS (DX), Y6, Y8
+	VADDPS     Y8, Y2, Y2
+	VMASKMOVPS 32(DX), Y7, Y8
+	VADDPS     Y8, Y3, Y3
+	ADDQ       R8, DX
+	VMASKMOVPS (DX), Y6, Y8
+	VADDPS     Y8, Y4, Y4
+	VMASKMOVPS 32(DX), Y7, Y8
+	VADDPS     Y8, Y5, Y5
+
+maskedadd:
+	TESTQ        $0x00000004, CX
+	JZ           maskedbeta
+	VBROADCASTSS 196(AX), Y8
+	MOVQ         BX, DX
+	VMASKMOVPS   (DX), Y6, Y9
+	VFMADD231PS  Y9, Y8, Y0
+	VMASKMOVPS   32(DX), Y7, Y9
+	VFMADD231PS  Y9, Y8, Y1
+	ADDQ         R8, DX
+	VMASKMOVPS   (DX), Y6, Y9
+	VFMADD231PS  Y9, Y8, Y2
+	VMASKMOVPS   32(DX), Y7, Y9
+	VFMADD231PS  Y9, Y8, Y3
+	ADDQ         R8, DX
+	VMASKMOVPS   (DX), Y6, Y9
+	VFMADD231PS  Y9, Y8, Y4
+	VMASKMOVPS   32(DX), Y7, Y9
+	VFMADD231PS  Y9, Y8, Y5
+
+maskedbeta:
+	TESTQ      $0x00000008, CX
+	JNZ        lower
+	MOVQ       BX, CX
+	VMASKMOVPS Y0, Y6, (CX)
+	VMASKMOVPS Y1, Y7, 32(CX)
+	ADDQ       R8, CX
+	VMASKMOVPS Y2, Y6, (CX)
+	VMASKMOVPS Y3, Y7, 32(CX)
+	ADDQ       R8, CX
+	VMASKMOVPS Y4, Y6, (CX)
+	VMASKMOVPS Y5, Y7, 32(CX)
+	JMP        stored
+
+lower:
+	MOVQ       120(AX), DX
+	MOVQ       16(SP), CX
+	MOVQ       $-1, R9
+	BZHIQ      DX, R9, R9
+	MOVQ       BX, DX
+	MOVQ       CX, R10
+	SHRQ       $0x10, R10
+	ANDQ       R9, R10
+	POPCNTQ    R10, R10
+	LEAQ       masks<>+0(SB), R11
+	SHLQ       $0x02, R10
+	SUBQ       R10, R11
+	VMOVUPS    128(R11), Y6
+	VMOVUPS    160(R11), Y7
+	VMASKMOVPS Y0, Y6, (DX)
+	VMASKMOVPS Y1, Y7, 32(DX)
+	LEAQ       1(CX)(CX*1), CX
+	ADDQ       R8, DX
+	MOVQ       CX, R10
+	SHRQ       $0x10, R10
+	ANDQ       R9, R10
+	POPCNTQ    R10, R10
+	LEAQ       masks<>+0(SB), R11
+	SHLQ       $0x02, R10
+	SUBQ       R10, R11
+	VMOVUPS    128(R11), Y6
+	VMOVUPS    160(R11), Y7
+	VMASKMOVPS Y2, Y6, (DX)
+	VMASKMOVPS Y3, Y7, 32(DX)
+	LEAQ       1(CX)(CX*1), CX
+	ADDQ       R8, DX
+	MOVQ       CX, R10
+	SHRQ       $0x10, R10
+	ANDQ       R9, R10
+	POPCNTQ    R10, R10
+	LEAQ       masks<>+0(SB), R9
+	SHLQ       $0x02, R10
+	SUBQ       R10, R9
+	VMOVUPS    128(R9), Y6
+	VMOVUPS    160(R9), Y7
+	VMASKMOVPS Y4, Y6, (DX)
+	VMASKMOVPS Y5, Y7, 32(DX)
+	LEAQ       1(CX)(CX*1), CX
+	MOVQ       CX, 16(SP)
+
+stored:
+	ADDQ R8, BX
+	ADDQ R8, BX
+	ADDQ R8, BX
+
+	// next tile
+	MOVQ 112(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 8(SP)
+	DECQ (SP)
+	JNZ  tile
+	VZEROUPPER
+	RET
+
+// func sTileByRow4x16AVX2(t *byte)
+// Requires: AVX, BMI2, CMOV, FMA3, MMX+, POPCNT
+TEXT ·sTileByRow4x16AVX2(SB), NOSPLIT, $32-8
+	MOVQ    t+0(FP), AX
+	MOVQ    104(AX), CX
+	MOVQ    CX, (SP)
+	MOVQ    (AX), CX
+	MOVQ    CX, 8(SP)
+	MOVQ    136(AX), CX
+	MOVQ    $+47, DX
+	CMPQ    CX, DX
+	CMOVQGT DX, CX
+	ADDQ    $0x11, CX
+	MOVQ    $-1, DX
+	BZHIQ   CX, DX, DX
+	MOVQ    DX, 16(SP)
+	MOVQ    48(AX), BX
+	MOVQ    72(AX), SI
+	SHLQ    $0x02, SI
+	MOVQ    80(AX), DI
+	SHLQ    $0x02, DI
+	MOVQ    88(AX), R8
+	SHLQ    $0x02, R8
+	LEAQ    (SI)(SI*2), R9
+
+tile:
+	MOVQ       8(SP), CX
+	MOVQ       24(AX), DX
+	VXORPS     Y0, Y0, Y0
+	VXORPS     Y1, Y1, Y1
+	VXORPS     Y2, Y2, Y2
+	VXORPS     Y3, Y3, Y3
+	VXORPS     Y4, Y4, Y4
+	VXORPS     Y5, Y5, Y5
+	VXORPS     Y6, Y6, Y6
+	VXORPS     Y7, Y7, Y7
+	MOVQ       BX, R10
+	PREFETCHT0 (R10)
+	ADDQ       R8, R10
+	PREFETCHT0 (R10)
+	ADDQ       R8, R10
+	PREFETCHT0 (R10)
+	ADDQ       R8, R10
+	PREFETCHT0 (R10)
+	MOVQ       152(AX), R10
+	MOVQ       176(AX), R11
+	SHLQ       $0x02, R11
+	MOVQ       96(AX), R13
+	SHRQ       $0x01, R13
+	MOVQ       184(AX), R12
+	CMPQ       R12, R13
+	CMOVQGT    R13, R12
+	SUBQ       R12, R13
+	MOVQ       R13, 24(SP)
+	TESTQ      R12, R12
+	JZ         idle
+
+loop:
+	PREFETCHT1   (R10)
+	VMOVUPS      (DX), Y8
+	VMOVUPS      32(DX), Y9
+	VBROADCASTSS (CX), Y10
+	VFMADD231PS  Y10, Y8, Y0
+	VFMADD231PS  Y10, Y9, Y1
+	VBROADCASTSS (CX)(SI*1), Y10
+	VFMADD231PS  Y10, Y8, Y2
+	VFMADD231PS  Y10, Y9, Y3
+	VBROADCASTSS (CX)(SI*2), Y10
+	VFMADD231PS  Y10, Y8, Y4
+	VFMADD231PS  Y10, Y9, Y5
+	VBROADCASTSS (CX)(R9*1), Y10
+	VFMADD231PS  Y10, Y8, Y6
+	VFMADD231PS  Y10, Y9, Y7
+	VMOVUPS      (DX)(DI*1), Y8
+	VMOVUPS      32(DX)(DI*1), Y9
+	VBROADCASTSS 4(CX), Y10
+	VFMADD231PS  Y10, Y8, Y0
+	VFMADD231PS  Y10, Y9, Y1
+	VBROADCASTSS 4(CX)(SI*1), Y10
+	VFMADD231PS  Y10, Y8, Y2
+	VFMADD231PS  Y10, Y9, Y3
+	VBROADCASTSS 4(CX)(SI*2), Y10
+	VFMADD231PS  Y10, Y8, Y4
+	VFMADD231PS  Y10, Y9, Y5
+	VBROADCASTSS 4(CX)(R9*1), Y10
+	VFMADD231PS  Y10, Y8, Y6
+	VFMADD231PS  Y10, Y9, Y7
+	LEAQ         (DX)(DI*2), DX
+	ADDQ         $0x08, CX
+	ADDQ         R11, R10
+	DECQ         R12
+	JNZ          loop
+
+	// the rounds that fetch nothing touch the argument block
+idle:
+	MOVQ         AX, R10
+	XORQ         R11, R11
+	MOVQ         24(SP), R12
+	MOVQ         $0x00000000, 24(SP)
+	TESTQ        R12, R12
+	JNZ          loop
+	MOVQ         96(AX), R12
+	TESTQ        $0x00000001, R12
+	JZ           done
+	VMOVUPS      (DX), Y8
+	VMOVUPS      32(DX), Y9
+	VBROADCASTSS (CX), Y10
+	VFMADD231PS  Y10, Y8, Y0
+	VFMADD231PS  Y10, Y9, Y1
+	VBROADCASTSS (CX)(SI*1), Y10
+	VFMADD231PS  Y10, Y8, Y2
+	VFMADD231PS  Y10, Y9, Y3
+	VBROADCASTSS (CX)(SI*2), Y10
+	VFMADD231PS  Y10, Y8, Y4
+	VFMADD231PS  Y10, Y9, Y5
+	VBROADCASTSS (CX)(R9*1), Y10
+	VFMADD231PS  Y10, Y8, Y6
+	VFMADD231PS  Y10, Y9, Y7
+
+done:
+	MOVQ         128(AX), CX
+	TESTQ        $0x00000001, CX
+	JZ           scaled
+	VBROADCASTSS 192(AX), Y8
+	VMULPS       Y8, Y0, Y0
+	VMULPS       Y8, Y1, Y1
+	VMULPS       Y8, Y2, Y2
+	VMULPS       Y8, Y3, Y3
+	VMULPS       Y8, Y4, Y4
+	VMULPS       Y8, Y5, Y5
+	VMULPS       Y8, Y6, Y6
+	VMULPS       Y8, Y7, Y7
+
+scaled:
+	MOVQ   120(AX), DX
+	CMPQ   DX, $0x10
+	JNE    partial
+	TESTQ  $0x00000008, CX
+	JNZ    partial
+	TESTQ  $0x00000002, CX
+	JZ     wholeadd
+	MOVQ   BX, DX
+	VADDPS (DX), Y0, Y0
+	VADDPS 32(DX), Y1, Y1
+	ADDQ   R8, DX
+	VADDPS (DX), Y2, Y2
+	VADDPS 32(DX), Y3, Y3
+	ADDQ   R8, DX
+	VADDPS (DX), Y4, Y4
+	VADDPS 32(DX), Y5, Y5
+	ADDQ   R8, DX
+	VADDPS (DX), Y6, Y6
+	VADDPS 32(DX), Y7, Y7
+
+wholeadd:
+	TESTQ        $0x00000004, CX
+	JZ           wholebeta
+	VBROADCASTSS 196(AX), Y8
+	MOVQ         BX, CX
+	VFMADD231PS  (CX), Y8, Y0
+	VFMADD231PS  32(CX), Y8, Y1
+	ADDQ         R8, CX
+	VFMADD231PS  (CX), Y8, Y2
+	VFMADD231PS  32(CX), Y8, Y3
+	ADDQ         R8, CX
+	VFMADD231PS  (CX), Y8, Y4
+	VFMADD231PS  32(CX), Y8, Y5
+	ADDQ         R8, CX
+	VFMADD231PS  (CX), Y8, Y6
+	VFMADD231PS  32(CX), Y8, Y7
+
+wholebeta:
+	MOVQ    BX, CX
+	VMOVUPS Y0, (CX)
+	VMOVUPS Y1, 32(CX)
+	ADDQ    R8, CX
+	VMOVUPS Y2, (CX)
+	VMOVUPS Y3, 32(CX)
+	ADDQ    R8, CX
+	VMOVUPS Y4, (CX)
+	VMOVUPS Y5, 32(CX)
+	ADDQ    R8, CX
+	VMOVUPS Y6, (CX)
+	VMOVUPS Y7, 32(CX)
+	JMP     stored
+
+partial:
+	MOVQ       120(AX), DX
+	LEAQ       masks<>+0(SB), R10
+	SHLQ       $0x02, DX
+	SUBQ       DX, R10
+	VMOVUPS    128(R10), Y8
+	VMOVUPS    160(R10), Y9
+	TESTQ      $0x00000002, CX
+	JZ         maskedadd
+	MOVQ       BX, DX
+	VMASKMOVPS (DX), Y8, Y10
+	VADDPS     Y10, Y0, Y0
+	VMASKMOVPS 32(DX), Y9, Y10
+	VADDPS     Y10, Y1, Y1
+	ADDQ       R8, DX
+	VMASKMOVPS (DX), Y8, Y10
+	VADDPS     Y10, Y2, Y2
+	VMASKMOVPS 32(DX), Y9, Y10
+	VADDPS     Y10, Y3, Y3
+	ADDQ       R8, DX
+	VMASKMOVPS (DX), Y8, Y10
+	VADDPS     Y10, Y4, Y4
+	VMASKMOVPS 32(DX), Y9, Y10
+	VADDPS     Y10, Y5, Y5
+	ADDQ       R8, DX
+	VMASKMOVPS (DX), Y8, Y10
+	VADDPS     Y10, Y6, Y6
+	VMASKMOVPS 32(DX), Y9, Y10
+	VADDPS     Y10, Y7, Y7
+
+maskedadd:
+	TESTQ        $0x00000004, CX
+	JZ           maskedbeta
+	VBROADCASTSS 196(AX), Y10
+	MOVQ         BX, DX
+	VMASKMOVPS   (DX), Y8, Y11
+	VFMADD231PS  Y11, Y10, Y0
+	VMASKMOVPS   32(DX), Y9, Y11
+	VFMADD231PS  Y11, Y10, Y1
+	ADDQ         R8, DX
+	VMASKMOVPS   (DX), Y8, Y11
+	VFMADD231PS  Y11, Y10, Y2
+	VMASKMOVPS   32(DX), Y9, Y11
+	VFMADD231PS  Y11, Y10, Y3
+	ADDQ         R8, DX
+	VMASKMOVPS   (DX), Y8, Y11
+	VFMADD231PS  Y11, Y10, Y4
+	VMASKMOVPS   32(DX), Y9, Y11
+	VFMADD231PS  Y11, Y10, Y5
+	ADDQ         R8, DX
+	VMASKMOVPS   (DX), Y8, Y11
+	VFMADD231PS  Y11, Y10, Y6
+	VMASKMOVPS   32(DX), Y9, Y11
+	VFMADD231PS  Y11, Y10, Y7
+
+maskedbeta:
+	TESTQ      $0x00000008, CX
+	JNZ        lower
+	MOVQ       BX, CX
+	VMASKMOVPS Y0, Y8, (CX)
+	VMASKMOVPS Y1, Y9, 32(CX)
+	ADDQ       R8, CX
+	VMASKMOVPS Y2, Y8, (CX)
+	VMASKMOVPS Y3, Y9, 32(CX)
+	ADDQ       R8, CX
+	VMASKMOVPS Y4, Y8, (CX)
+	VMASKMOVPS Y5, Y9, 32(CX)
+	ADDQ       R8, CX
+	VMASKMOVPS Y6, Y8, (CX)
+	VMASKMOVPS Y7, Y9, 32(CX)
+	JMP        stored
+
+lower:
+	MOVQ       120(AX), DX
+	MOVQ       16(SP), CX
 	MOVQ       $-1, R10
 	BZHIQ      DX, R10, R10
 	MOVQ       BX, DX
@@ -3019,11 +3987,1051 @@ lower:
 	SHRQ       $0x10, R11
 	ANDQ       R10, R11
 	POPCNTQ    R11, R11
+	LEAQ       masks<>+0(SB), R12
+	SHLQ       $0x02, R11
+	SUBQ       R11, R12
+	VMOVUPS    128(R12), Y8
+	VMOVUPS    160(R12), Y9
+	VMASKMOVPS Y0, Y8, (DX)
+	VMASKMOVPS Y1, Y9, 32(DX)
+	LEAQ       1(CX)(CX*1), CX
+	ADDQ       R8, DX
+	MOVQ       CX, R11
+	SHRQ       $0x10, R11
+	ANDQ       R10, R11
+	POPCNTQ    R11, R11
+	LEAQ       masks<>+0(SB), R12
+	SHLQ       $0x02, R11
+	SUBQ       R11, R12
+	VMOVUPS    128(R12), Y8
+	VMOVUPS    160(R12), Y9
+	VMASKMOVPS Y2, Y8, (DX)
+	VMASKMOVPS Y3, Y9, 32(DX)
+	LEAQ       1(CX)(CX*1), CX
+	ADDQ       R8, DX
+	MOVQ       CX, R11
+	SHRQ       $0x10, R11
+	ANDQ       R10, R11
+	POPCNTQ    R11, R11
+	LEAQ       masks<>+0(SB), R12
+	SHLQ       $0x02, R11
+	SUBQ       R11, R12
+	VMOVUPS    128(R12), Y8
+	VMOVUPS    160(R12), Y9
+	VMASKMOVPS Y4, Y8, (DX)
+	VMASKMOVPS Y5, Y9, 32(DX)
+	LEAQ       1(CX)(CX*1), CX
+	ADDQ       R8, DX
+	MOVQ       CX, R11
+	SHRQ       $0x10, R11
+	ANDQ       R10, R11
+	POPCNTQ    R11, R11
 	LEAQ       masks<>+0(SB), R10
 	SHLQ       $0x02, R11
 	SUBQ       R11, R10
-	VMOVUPS    128(R10), Y2
-	VMOVUPS    160(R10), Y3
+	VMOVUPS    128(R10), Y8
+	VMOVUPS    160(R10), Y9
+	VMASKMOVPS Y6, Y8, (DX)
+	VMASKMOVPS Y7, Y9, 32(DX)
+	LEAQ       1(CX)(CX*1), CX
+	MOVQ       CX, 16(SP)
+
+stored:
+	ADDQ R8, BX
+	ADDQ R8, BX
+	ADDQ R8, BX
+	ADDQ R8, BX
+
+	// next tile
+	MOVQ 112(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 8(SP)
+	DECQ (SP)
+	JNZ  tile
+	VZEROUPPER
+	RET
+
+// func sTileByRow5x16AVX2(t *byte)
+// Requires: AVX, BMI2, CMOV, FMA3, MMX+, POPCNT
+TEXT ·sTileByRow5x16AVX2(SB), NOSPLIT, $32-8
+	MOVQ    t+0(FP), AX
+	MOVQ    104(AX), CX
+	MOVQ    CX, (SP)
+	MOVQ    (AX), CX
+	MOVQ    CX, 8(SP)
+	MOVQ    136(AX), CX
+	MOVQ    $+47, DX
+	CMPQ    CX, DX
+	CMOVQGT DX, CX
+	ADDQ    $0x11, CX
+	MOVQ    $-1, DX
+	BZHIQ   CX, DX, DX
+	MOVQ    DX, 16(SP)
+	MOVQ    48(AX), BX
+	MOVQ    72(AX), SI
+	SHLQ    $0x02, SI
+	MOVQ    80(AX), DI
+	SHLQ    $0x02, DI
+	MOVQ    88(AX), R8
+	SHLQ    $0x02, R8
+	LEAQ    (SI)(SI*2), R9
+
+tile:
+	MOVQ       8(SP), CX
+	MOVQ       24(AX), DX
+	VXORPS     Y0, Y0, Y0
+	VXORPS     Y1, Y1, Y1
+	VXORPS     Y2, Y2, Y2
+	VXORPS     Y3, Y3, Y3
+	VXORPS     Y4, Y4, Y4
+	VXORPS     Y5, Y5, Y5
+	VXORPS     Y6, Y6, Y6
+	VXORPS     Y7, Y7, Y7
+	VXORPS     Y8, Y8, Y8
+	VXORPS     Y9, Y9, Y9
+	MOVQ       BX, R10
+	PREFETCHT0 (R10)
+	ADDQ       R8, R10
+	PREFETCHT0 (R10)
+	ADDQ       R8, R10
+	PREFETCHT0 (R10)
+	ADDQ       R8, R10
+	PREFETCHT0 (R10)
+	ADDQ       R8, R10
+	PREFETCHT0 (R10)
+	MOVQ       152(AX), R10
+	MOVQ       176(AX), R11
+	SHLQ       $0x02, R11
+	MOVQ       96(AX), R13
+	SHRQ       $0x01, R13
+	MOVQ       184(AX), R12
+	CMPQ       R12, R13
+	CMOVQGT    R13, R12
+	SUBQ       R12, R13
+	MOVQ       R13, 24(SP)
+	TESTQ      R12, R12
+	JZ         idle
+
+loop:
+	PREFETCHT1   (R10)
+	VMOVUPS      (DX), Y10
+	VMOVUPS      32(DX), Y11
+	VBROADCASTSS (CX), Y12
+	VFMADD231PS  Y12, Y10, Y0
+	VFMADD231PS  Y12, Y11, Y1
+	VBROADCASTSS (CX)(SI*1), Y12
+	VFMADD231PS  Y12, Y10, Y2
+	VFMADD231PS  Y12, Y11, Y3
+	VBROADCASTSS (CX)(SI*2), Y12
+	VFMADD231PS  Y12, Y10, Y4
+	VFMADD231PS  Y12, Y11, Y5
+	VBROADCASTSS (CX)(R9*1), Y12
+	VFMADD231PS  Y12, Y10, Y6
+	VFMADD231PS  Y12, Y11, Y7
+	VBROADCASTSS (CX)(SI*4), Y12
+	VFMADD231PS  Y12, Y10, Y8
+	VFMADD231PS  Y12, Y11, Y9
+	VMOVUPS      (DX)(DI*1), Y10
+	VMOVUPS      32(DX)(DI*1), Y11
+	VBROADCASTSS 4(CX), Y12
+	VFMADD231PS  Y12, Y10, Y0
+	VFMADD231PS  Y12, Y11, Y1
+	VBROADCASTSS 4(CX)(SI*1), Y12
+	VFMADD231PS  Y12, Y10, Y2
+	VFMADD231PS  Y12, Y11, Y3
+	VBROADCASTSS 4(CX)(SI*2), Y12
+	VFMADD231PS  Y12, Y10, Y4
+	VFMADD231PS  Y12, Y11, Y5
+	VBROADCASTSS 4(CX)(R9*1), Y12
+	VFMADD231PS  Y12, Y10, Y6
+	VFMADD231PS  Y12, Y11, Y7
+	VBROADCASTSS 4(CX)(SI*4), Y12
+	VFMADD231PS  Y12, Y10, Y8
+	VFMADD231PS  Y12, Y11, Y9
+	LEAQ         (DX)(DI*2), DX
+	ADDQ         $0x08, CX
+	ADDQ         R11, R10
+	DECQ         R12
+	JNZ          loop
+
+	// the rounds that fetch nothing touch the argument block
+idle:
+	MOVQ         AX, R10
+	XORQ         R11, R11
+	MOVQ         24(SP), R12
+	MOVQ         $0x00000000, 24(SP)
+	TESTQ        R12, R12
+	JNZ          loop
+	MOVQ         96(AX), R12
+	TESTQ        $0x00000001, R12
+	JZ           done
+	VMOVUPS      (DX), Y10
+	VMOVUPS      32(DX), Y11
+	VBROADCASTSS (CX), Y12
+	VFMADD231PS  Y12, Y10, Y0
+	VFMADD231PS  Y12, Y11, Y1
+	VBROADCASTSS (CX)(SI*1), Y12
+	VFMADD231PS  Y12, Y10, Y2
+	VFMADD231PS  Y12, Y11, Y3
+	VBROADCASTSS (CX)(SI*2), Y12
+	VFMADD231PS  Y12, Y10, Y4
+	VFMADD231PS  Y12, Y11, Y5
+	VBROADCASTSS (CX)(R9*1), Y12
+	VFMADD231PS  Y12, Y10, Y6
+	VFMADD231PS  Y12, Y11, Y7
+	VBROADCASTSS (CX)(SI*4), Y12
+	VFMADD231PS  Y12, Y10, Y8
+	VFMADD231PS  Y12, Y11, Y9
+
+done:
+	MOVQ         128(AX), CX
+	TESTQ        $0x00000001, CX
+	JZ           scaled
+	VBROADCASTSS 192(AX), Y10
+	VMULPS       Y10, Y0, Y0
+	VMULPS       Y10, Y1, Y1
+	VMULPS       Y10, Y2, Y2
+	VMULPS       Y10, Y3, Y3
+	VMULPS       Y10, Y4, Y4
+	VMULPS       Y10, Y5, Y5
+	VMULPS       Y10, Y6, Y6
+	VMULPS       Y10, Y7, Y7
+	VMULPS       Y10, Y8, Y8
+	VMULPS       Y10, Y9, Y9
+
+scaled:
+	MOVQ   120(AX), DX
+	CMPQ   DX, $0x10
+	JNE    partial
+	TESTQ  $0x00000008, CX
+	JNZ    partial
+	TESTQ  $0x00000002, CX
+	JZ     wholeadd
+	MOVQ   BX, DX
+	VADDPS (DX), Y0, Y0
+	VADDPS 32(DX), Y1, Y1
+	ADDQ   R8, DX
+	VADDPS (DX), Y2, Y2
+	VADDPS 32(DX), Y3, Y3
+	ADDQ   R8, DX
+	VADDPS (DX), Y4, Y4
+	VADDPS 32(DX), Y5, Y5
+	ADDQ   R8, DX
+	VADDPS (DX), Y6, Y6
+	VADDPS 32(DX), Y7, Y7
+	ADDQ   R8, DX
+	VADDPS (DX), Y8, Y8
+	VADDPS 32(DX), Y9, Y9
+
+wholeadd:
+	TESTQ        $0x00000004, CX
+	JZ           wholebeta
+	VBROADCASTSS 196(AX), Y10
+	MOVQ         BX, CX
+	VFMADD231PS  (CX), Y10, Y0
+	VFMADD231PS  32(CX), Y10, Y1
+	ADDQ         R8, CX
+	VFMADD231PS  (CX), Y10, Y2
+	VFMADD231PS  32(CX), Y10, Y3
+	ADDQ         R8, CX
+	VFMADD231PS  (CX), Y10, Y4
+	VFMADD231PS  32(CX), Y10, Y5
+	ADDQ         R8, CX
+	VFMADD231PS  (CX), Y10, Y6
+	VFMADD231PS  32(CX), Y10, Y7
+	ADDQ         R8, CX
+	VFMADD231PS  (CX), Y10, Y8
+	VFMADD231PS  32(CX), Y10, Y9
+
+wholebeta:
+	MOVQ    BX, CX
+	VMOVUPS Y0, (CX)
+	VMOVUPS Y1, 32(CX)
+	ADDQ    R8, CX
+	VMOVUPS Y2, (CX)
+	VMOVUPS Y3, 32(CX)
+	ADDQ    R8, CX
+	VMOVUPS Y4, (CX)
+	VMOVUPS Y5, 32(CX)
+	ADDQ    R8, CX
+	VMOVUPS Y6, (CX)
+	VMOVUPS Y7, 32(CX)
+	ADDQ    R8, CX
+	VMOVUPS Y8, (CX)
+	VMOVUPS Y9, 32(CX)
+	JMP     stored
+
+partial:
+	MOVQ       120(AX), DX
+	LEAQ       masks<>+0(SB), R10
+	SHLQ       $0x02, DX
+	SUBQ       DX, R10
+	VMOVUPS    128(R10), Y10
+	VMOVUPS    160(R10), Y11
+	TESTQ      $0x00000002, CX
+	JZ         maskedadd
+	MOVQ       BX, DX
+	VMASKMOVPS (DX), Y10, Y12
+	VADDPS     Y12, Y0, Y0
+	VMASKMOVPS 32(DX), Y11, Y12
+	VADDPS     Y12, Y1, Y1
+	ADDQ       R8, DX
+	VMASKMOVPS (DX), Y10, Y12
+	VADDPS     Y12, Y2, Y2
+	VMASKMOVPS 32(DX), Y11, Y12
+	VADDPS     Y12, Y3, Y3
+	ADDQ       R8, DX
+	VMASKMOVPS (DX), Y10, Y12
+	VADDPS     Y12, Y4, Y4
+	VMASKMOVPS 32(DX), Y11, Y12
+	VADDPS     Y12, Y5, Y5
+	ADDQ       R8, DX
+	VMASKMOVPS (DX), Y10, Y12
+	VADDPS     Y12, Y6, Y6
+	VMASKMOVPS 32(DX), Y11, Y12
+	VADDPS     Y12, Y7, Y7
+	ADDQ       R8, DX
+	VMASKMOVPS (DX), Y10, Y12
+	VADDPS     Y12, Y8, Y8
+	VMASKMOVPS 32(DX), Y11, Y12
+	VADDPS     Y12, Y9, Y9
+
+maskedadd:
+	TESTQ        $0x00000004, CX
+	JZ           maskedbeta
+	VBROADCASTSS 196(AX), Y12
+	MOVQ         BX, DX
+	VMASKMOVPS   (DX), Y10, Y13
+	VFMADD231PS  Y13, Y12, Y0
+	VMASKMOVPS   32(DX), Y11, Y13
+	VFMADD231PS  Y13, Y12, Y1
+	ADDQ         R8, DX
+	VMASKMOVPS   (DX), Y10, Y13
+	VFMADD231PS  Y13, Y12, Y2
+	VMASKMOVPS   32(DX), Y11, Y13
+	VFMADD231PS  Y13, Y12, Y3
+	ADDQ         R8, DX
+	VMASKMOVPS   (DX), Y10, Y13
+	VFMADD231PS  Y13, Y12, Y4
+	VMASKMOVPS   32(DX), Y11, Y13
+	VFMADD231PS  Y13, Y12, Y5
+	ADDQ         R8, DX
+	VMASKMOVPS   (DX), Y10, Y13
+	VFMADD231PS  Y13, Y12, Y6
+	VMASKMOVPS   32(DX), Y11, Y13
+	VFMADD231PS  Y13, Y12, Y7
+	ADDQ         R8, DX
+	VMASKMOVPS   (DX), Y10, Y13
+	VFMADD231PS  Y13, Y12, Y8
+	VMASKMOVPS   32(DX), Y11, Y13
+	VFMADD231PS  Y13, Y12, Y9
+
+maskedbeta:
+	TESTQ      $0x00000008, CX
+	JNZ        lower
+	MOVQ       BX, CX
+	VMASKMOVPS Y0, Y10, (CX)
+	VMASKMOVPS Y1, Y11, 32(CX)
+	ADDQ       R8, CX
+	VMASKMOVPS Y2, Y10, (CX)
+	VMASKMOVPS Y3, Y11, 32(CX)
+	ADDQ       R8, CX
+	VMASKMOVPS Y4, Y10, (CX)
+	VMASKMOVPS Y5, Y11, 32(CX)
+	ADDQ       R8, CX
+	VMASKMOVPS Y6, Y10, (CX)
+	VMASKMOVPS Y7, Y11, 32(CX)
+	ADDQ       R8, CX
+	VMASKMOVPS Y8, Y10, (CX)
+	VMASKMOVPS Y9, Y11, 32(CX)
+	JMP        stored
+
+lower:
+	MOVQ       120(AX), DX
+	MOVQ       16(SP), CX
+	MOVQ       $-1, R10
+	BZHIQ      DX, R10, R10
+	MOVQ       BX, DX
+	MOVQ       CX, R11
+	SHRQ       $0x10, R11
+	ANDQ       R10, R11
+	POPCNTQ    R11, R11
+	LEAQ       masks<>+0(SB), R12
+	SHLQ       $0x02, R11
+	SUBQ       R11, R12
+	VMOVUPS    128(R12), Y10
+	VMOVUPS    160(R12), Y11
+	VMASKMOVPS Y0, Y10, (DX)
+	VMASKMOVPS Y1, Y11, 32(DX)
+	LEAQ       1(CX)(CX*1), CX
+	ADDQ       R8, DX
+	MOVQ       CX, R11
+	SHRQ       $0x10, R11
+	ANDQ       R10, R11
+	POPCNTQ    R11, R11
+	LEAQ       masks<>+0(SB), R12
+	SHLQ       $0x02, R11
+	SUBQ       R11, R12
+	VMOVUPS    128(R12), Y10
+	VMOVUPS    160(R12), Y11
+	VMASKMOVPS Y2, Y10, (DX)
+	VMASKMOVPS Y3, Y11, 32(DX)
+	LEAQ       1(CX)(CX*1), CX
+	ADDQ       R8, DX
+	MOVQ       CX, R11
+	SHRQ       $0x10, R11
+	ANDQ       R10, R11
+	POPCNTQ    R11, R11
+	LEAQ       masks<>+0(SB), R12
+	SHLQ       $0x02, R11
+	SUBQ       R11, R12
+	VMOVUPS    128(R12), Y10
+	VMOVUPS    160(R12), Y11
+	VMASKMOVPS Y4, Y10, (DX)
+	VMASKMOVPS Y5, Y11, 32(DX)
+	LEAQ       1(CX)(CX*1), CX
+	ADDQ       R8, DX
+	MOVQ       CX, R11
+	SHRQ       $0x10, R11
+	ANDQ       R10, R11
+	POPCNTQ    R11, R11
+	LEAQ       masks<>+0(SB), R12
+	SHLQ       $0x02, R11
+	SUBQ       R11, R12
+	VMOVUPS    128(R12), Y10
+	VMOVUPS    160(R12), Y11
+	VMASKMOVPS Y6, Y10, (DX)
+	VMASKMOVPS Y7, Y11, 32(DX)
+	LEAQ       1(CX)(CX*1), CX
+	ADDQ       R8, DX
+	MOVQ       CX, R11
+	SHRQ       $0x10, R11
+	ANDQ       R10, R11
+	POPCNTQ    R11, R11
+	LEAQ       masks<>+0(SB), R10
+	SHLQ       $0x02, R11
+	SUBQ       R11, R10
+	VMOVUPS    128(R10), Y10
+	VMOVUPS    160(R10), Y11
+	VMASKMOVPS Y8, Y10, (DX)
+	VMASKMOVPS Y9, Y11, 32(DX)
+	LEAQ       1(CX)(CX*1), CX
+	MOVQ       CX, 16(SP)
+
+stored:
+	ADDQ R8, BX
+	ADDQ R8, BX
+	ADDQ R8, BX
+	ADDQ R8, BX
+	ADDQ R8, BX
+
+	// next tile
+	MOVQ 112(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 8(SP)
+	DECQ (SP)
+	JNZ  tile
+	VZEROUPPER
+	RET
+
+// func sTileByRow6x16AVX2(t *byte)
+// Requires: AVX, BMI2, CMOV, FMA3, MMX+, POPCNT
+TEXT ·sTileByRow6x16AVX2(SB), NOSPLIT, $32-8
+	MOVQ    t+0(FP), AX
+	MOVQ    104(AX), CX
+	MOVQ    CX, (SP)
+	MOVQ    (AX), CX
+	MOVQ    CX, 8(SP)
+	MOVQ    136(AX), CX
+	MOVQ    $+47, DX
+	CMPQ    CX, DX
+	CMOVQGT DX, CX
+	ADDQ    $0x11, CX
+	MOVQ    $-1, DX
+	BZHIQ   CX, DX, DX
+	MOVQ    DX, 16(SP)
+	MOVQ    48(AX), BX
+	MOVQ    72(AX), SI
+	SHLQ    $0x02, SI
+	MOVQ    80(AX), DI
+	SHLQ    $0x02, DI
+	MOVQ    88(AX), R8
+	SHLQ    $0x02, R8
+	LEAQ    (SI)(SI*2), R9
+
+tile:
+	MOVQ       8(SP), CX
+	MOVQ       24(AX), DX
+	LEAQ       (CX)(SI*4), R10
+	ADDQ       SI, R10
+	VXORPS     Y0, Y0, Y0
+	VXORPS     Y1, Y1, Y1
+	VXORPS     Y2, Y2, Y2
+	VXORPS     Y3, Y3, Y3
+	VXORPS     Y4, Y4, Y4
+	VXORPS     Y5, Y5, Y5
+	VXORPS     Y6, Y6, Y6
+	VXORPS     Y7, Y7, Y7
+	VXORPS     Y8, Y8, Y8
+	VXORPS     Y9, Y9, Y9
+	VXORPS     Y10, Y10, Y10
+	VXORPS     Y11, Y11, Y11
+	MOVQ       BX, R11
+	PREFETCHT0 (R11)
+	ADDQ       R8, R11
+	PREFETCHT0 (R11)
+	ADDQ       R8, R11
+	PREFETCHT0 (R11)
+	ADDQ       R8, R11
+	PREFETCHT0 (R11)
+	ADDQ       R8, R11
+	PREFETCHT0 (R11)
+	ADDQ       R8, R11
+	PREFETCHT0 (R11)
+	MOVQ       152(AX), R11
+	MOVQ       176(AX), R12
+	SHLQ       $0x02, R12
+	MOVQ       96(AX), R14
+	SHRQ       $0x01, R14
+	MOVQ       184(AX), R13
+	CMPQ       R13, R14
+	CMOVQGT    R14, R13
+	SUBQ       R13, R14
+	MOVQ       R14, 24(SP)
+	TESTQ      R13, R13
+	JZ         idle
+
+loop:
+	PREFETCHT1   (R11)
+	VMOVUPS      (DX), Y12
+	VMOVUPS      32(DX), Y13
+	VBROADCASTSS (CX), Y14
+	VFMADD231PS  Y14, Y12, Y0
+	VFMADD231PS  Y14, Y13, Y1
+	VBROADCASTSS (CX)(SI*1), Y14
+	VFMADD231PS  Y14, Y12, Y2
+	VFMADD231PS  Y14, Y13, Y3
+	VBROADCASTSS (CX)(SI*2), Y14
+	VFMADD231PS  Y14, Y12, Y4
+	VFMADD231PS  Y14, Y13, Y5
+	VBROADCASTSS (CX)(R9*1), Y14
+	VFMADD231PS  Y14, Y12, Y6
+	VFMADD231PS  Y14, Y13, Y7
+	VBROADCASTSS (CX)(SI*4), Y14
+	VFMADD231PS  Y14, Y12, Y8
+	VFMADD231PS  Y14, Y13, Y9
+	VBROADCASTSS (R10), Y14
+	VFMADD231PS  Y14, Y12, Y10
+	VFMADD231PS  Y14, Y13, Y11
+	VMOVUPS      (DX)(DI*1), Y12
+	VMOVUPS      32(DX)(DI*1), Y13
+	VBROADCASTSS 4(CX), Y14
+	VFMADD231PS  Y14, Y12, Y0
+	VFMADD231PS  Y14, Y13, Y1
+	VBROADCASTSS 4(CX)(SI*1), Y14
+	VFMADD231PS  Y14, Y12, Y2
+	VFMADD231PS  Y14, Y13, Y3
+	VBROADCASTSS 4(CX)(SI*2), Y14
+	VFMADD231PS  Y14, Y12, Y4
+	VFMADD231PS  Y14, Y13, Y5
+	VBROADCASTSS 4(CX)(R9*1), Y14
+	VFMADD231PS  Y14, Y12, Y6
+	VFMADD231PS  Y14, Y13, Y7
+	VBROADCASTSS 4(CX)(SI*4), Y14
+	VFMADD231PS  Y14, Y12, Y8
+	VFMADD231PS  Y14, Y13, Y9
+	VBROADCASTSS 4(R10), Y14
+	VFMADD231PS  Y14, Y12, Y10
+	VFMADD231PS  Y14, Y13, Y11
+	LEAQ         (DX)(DI*2), DX
+	ADDQ         $0x08, CX
+	ADDQ         $0x08, R10
+	ADDQ         R12, R11
+	DECQ         R13
+	JNZ          loop
+
+	// the rounds that fetch nothing touch the argument block
+idle:
+	MOVQ         AX, R11
+	XORQ         R12, R12
+	MOVQ         24(SP), R13
+	MOVQ         $0x00000000, 24(SP)
+	TESTQ        R13, R13
+	JNZ          loop
+	MOVQ         96(AX), R13
+	TESTQ        $0x00000001, R13
+	JZ           done
+	VMOVUPS      (DX), Y12
+	VMOVUPS      32(DX), Y13
+	VBROADCASTSS (CX), Y14
+	VFMADD231PS  Y14, Y12, Y0
+	VFMADD231PS  Y14, Y13, Y1
+	VBROADCASTSS (CX)(SI*1), Y14
+	VFMADD231PS  Y14, Y12, Y2
+	VFMADD231PS  Y14, Y13, Y3
+	VBROADCASTSS (CX)(SI*2), Y14
+	VFMADD231PS  Y14, Y12, Y4
+	VFMADD231PS  Y14, Y13, Y5
+	VBROADCASTSS (CX)(R9*1), Y14
+	VFMADD231PS  Y14, Y12, Y6
+	VFMADD231PS  Y14, Y13, Y7
+	VBROADCASTSS (CX)(SI*4), Y14
+	VFMADD231PS  Y14, Y12, Y8
+	VFMADD231PS  Y14, Y13, Y9
+	VBROADCASTSS (R10), Y14
+	VFMADD231PS  Y14, Y12, Y10
+	VFMADD231PS  Y14, Y13, Y11
+
+done:
+	MOVQ         128(AX), CX
+	TESTQ        $0x00000001, CX
+	JZ           scaled
+	VBROADCASTSS 192(AX), Y12
+	VMULPS       Y12, Y0, Y0
+	VMULPS       Y12, Y1, Y1
+	VMULPS       Y12, Y2, Y2
+	VMULPS       Y12, Y3, Y3
+	VMULPS       Y12, Y4, Y4
+	VMULPS       Y12, Y5, Y5
+	VMULPS       Y12, Y6, Y6
+	VMULPS       Y12, Y7, Y7
+	VMULPS       Y12, Y8, Y8
+	VMULPS       Y12, Y9, Y9
+	VMULPS       Y12, Y10, Y10
+	VMULPS       Y12, Y11, Y11
+
+scaled:
+	MOVQ   120(AX), DX
+	CMPQ   DX, $0x10
+	JNE    partial
+	TESTQ  $0x00000008, CX
+	JNZ    partial
+	TESTQ  $0x00000002, CX
+	JZ     wholeadd
+	MOVQ   BX, DX
+	VADDPS (DX), Y0, Y0
+	VADDPS 32(DX), Y1, Y1
+	ADDQ   R8, DX
+	VADDPS (DX), Y2, Y2
+	VADDPS 32(DX), Y3, Y3
+	ADDQ   R8, DX
+	VADDPS (DX), Y4, Y4
+	VADDPS 32(DX), Y5, Y5
+	ADDQ   R8, DX
+	VADDPS (DX), Y6, Y6
+	VADDPS 32(DX), Y7, Y7
+	ADDQ   R8, DX
+	VADDPS (DX), Y8, Y8
+	VADDPS 32(DX), Y9, Y9
+	ADDQ   R8, DX
+	VADDPS (DX), Y10, Y10
+	VADDPS 32(DX), Y11, Y11
+
+wholeadd:
+	TESTQ        $0x00000004, CX
+	JZ           wholebeta
+	VBROADCASTSS 196(AX), Y12
+	MOVQ         BX, CX
+	VFMADD231PS  (CX), Y12, Y0
+	VFMADD231PS  32(CX), Y12, Y1
+	ADDQ         R8, CX
+	VFMADD231PS  (CX), Y12, Y2
+	VFMADD231PS  32(CX), Y12, Y3
+	ADDQ         R8, CX
+	VFMADD231PS  (CX), Y12, Y4
+	VFMADD231PS  32(CX), Y12, Y5
+	ADDQ         R8, CX
+	VFMADD231PS  (CX), Y12, Y6
+	VFMADD231PS  32(CX), Y12, Y7
+	ADDQ         R8, CX
+	VFMADD231PS  (CX), Y12, Y8
+	VFMADD231PS  32(CX), Y12, Y9
+	ADDQ         R8, CX
+	VFMADD231PS  (CX), Y12, Y10
+	VFMADD231PS  32(CX), Y12, Y11
+
+wholebeta:
+	MOVQ    BX, CX
+	VMOVUPS Y0, (CX)
+	VMOVUPS Y1, 32(CX)
+	ADDQ    R8, CX
+	VMOVUPS Y2, (CX)
+	VMOVUPS Y3, 32(CX)
+	ADDQ    R8, CX
+	VMOVUPS Y4, (CX)
+	VMOVUPS Y5, 32(CX)
+	ADDQ    R8, CX
+	VMOVUPS Y6, (CX)
+	VMOVUPS Y7, 32(CX)
+	ADDQ    R8, CX
+	VMOVUPS Y8, (CX)
+	VMOVUPS Y9, 32(CX)
+	ADDQ    R8, CX
+	VMOVUPS Y10, (CX)
+	VMOVUPS Y11, 32(CX)
+	JMP     stored
+
+partial:
+	MOVQ       120(AX), DX
+	LEAQ       masks<>+0(SB), R10
+	SHLQ       $0x02, DX
+	SUBQ       DX, R10
+	VMOVUPS    128(R10), Y12
+	VMOVUPS    160(R10), Y13
+	TESTQ      $0x00000002, CX
+	JZ         maskedadd
+	MOVQ       BX, DX
+	VMASKMOVPS (DX), Y12, Y14
+	VADDPS     Y14, Y0, Y0
+	VMASKMOVPS 32(DX), Y13, Y14
+	VADDPS     Y14, Y1, Y1
+	ADDQ       R8, DX
+	VMASKMOVPS (DX), Y12, Y14
+	VADDPS     Y14, Y2, Y2
+	VMASKMOVPS 32(DX), Y13, Y14
+	VADDPS     Y14, Y3, Y3
+	ADDQ       R8, DX
+	VMASKMOVPS (DX), Y12, Y14
+	VADDPS     Y14, Y4, Y4
+	VMASKMOVPS 32(DX), Y13, Y14
+	VADDPS     Y14, Y5, Y5
+	ADDQ       R8, DX
+	VMASKMOVPS (DX), Y12, Y14
+	VADDPS     Y14, Y6, Y6
+	VMASKMOVPS 32(DX), Y13, Y14
+	VADDPS     Y14, Y7, Y7
+	ADDQ       R8, DX
+	VMASKMOVPS (DX), Y12, Y14
+	VADDPS     Y14, Y8, Y8
+	VMASKMOVPS 32(DX), Y13, Y14
+	VADDPS     Y14, Y9, Y9
+	ADDQ       R8, DX
+	VMASKMOVPS (DX), Y12, Y14
+	VADDPS     Y14, Y10, Y10
+	VMASKMOVPS 32(DX), Y13, Y14
+	VADDPS     Y14, Y11, Y11
+
+maskedadd:
+	TESTQ        $0x00000004, CX
+	JZ           maskedbeta
+	VBROADCASTSS 196(AX), Y14
+	MOVQ         BX, DX
+	VMASKMOVPS   (DX), Y12, Y15
+	VFMADD231PS  Y15, Y14, Y0
+	VMASKMOVPS   32(DX), Y13, Y15
+	VFMADD231PS  Y15, Y14, Y1
+	ADDQ         R8, DX
+	VMASKMOVPS   (DX), Y12, Y15
+	VFMADD231PS  Y15, Y14, Y2
+	VMASKMOVPS   32(DX), Y13, Y15
+	VFMADD231PS  Y15, Y14, Y3
+	ADDQ         R8, DX
+	VMASKMOVPS   (DX), Y12, Y15
+	VFMADD231PS  Y15, Y14, Y4
+	VMASKMOVPS   32(DX), Y13, Y15
+	VFMADD231PS  Y15, Y14, Y5
+	ADDQ         R8, DX
+	VMASKMOVPS   (DX), Y12, Y15
+	VFMADD231PS  Y15, Y14, Y6
+	VMASKMOVPS   32(DX), Y13, Y15
+	VFMADD231PS  Y15, Y14, Y7
+	ADDQ         R8, DX
+	VMASKMOVPS   (DX), Y12, Y15
+	VFMADD231PS  Y15, Y14, Y8
+	VMASKMOVPS   32(DX), Y13, Y15
+	VFMADD231PS  Y15, Y14, Y9
+	ADDQ         R8, DX
+	VMASKMOVPS   (DX), Y12, Y15
+	VFMADD231PS  Y15, Y14, Y10
+	VMASKMOVPS   32(DX), Y13, Y15
+	VFMADD231PS  Y15, Y14, Y11
+
+maskedbeta:
+	TESTQ      $0x00000008, CX
+	JNZ        lower
+	MOVQ       BX, CX
+	VMASKMOVPS Y0, Y12, (CX)
+	VMASKMOVPS Y1, Y13, 32(CX)
+	ADDQ       R8, CX
+	VMASKMOVPS Y2, Y12, (CX)
+	VMASKMOVPS Y3, Y13, 32(CX)
+	ADDQ       R8, CX
+	VMASKMOVPS Y4, Y12, (CX)
+	VMASKMOVPS Y5, Y13, 32(CX)
+	ADDQ       R8, CX
+	VMASKMOVPS Y6, Y12, (CX)
+	VMASKMOVPS Y7, Y13, 32(CX)
+	ADDQ       R8, CX
+	VMASKMOVPS Y8, Y12, (CX)
+	VMASKMOVPS Y9, Y13, 32(CX)
+	ADDQ       R8, CX
+	VMASKMOVPS Y10, Y12, (CX)
+	VMASKMOVPS Y11, Y13, 32(CX)
+	JMP        stored
+
+lower:
+	MOVQ       120(AX), DX
+	MOVQ       16(SP), CX
+	MOVQ       $-1, R10
+	BZHIQ      DX, R10, R10
+	MOVQ       BX, DX
+	MOVQ       CX, R11
+	SHRQ       $0x10, R11
+	ANDQ       R10, R11
+	POPCNTQ    R11, R11
+	LEAQ       masks<>+0(SB), R12
+	SHLQ       $0x02, R11
+	SUBQ       R11, R12
+	VMOVUPS    128(R12), Y12
+	VMOVUPS    160(R12), Y13
+	VMASKMOVPS Y0, Y12, (DX)
+	VMASKMOVPS Y1, Y13, 32(DX)
+	LEAQ       1(CX)(CX*1), CX
+	ADDQ       R8, DX
+	MOVQ       CX, R11
+	SHRQ       $0x10, R11
+	ANDQ       R10, R11
+	POPCNTQ    R11, R11
+	LEAQ       masks<>+0(SB), R12
+	SHLQ       $0x02, R11
+	SUBQ       R11, R12
+	VMOVUPS    128(R12), Y12
+	VMOVUPS    160(R12), Y13
+	VMASKMOVPS Y2, Y12, (DX)
+	VMASKMOVPS Y3, Y13, 32(DX)
+	LEAQ       1(CX)(CX*1), CX
+	ADDQ       R8, DX
+	MOVQ       CX, R11
+	SHRQ       $0x10, R11
+	ANDQ       R10, R11
+	POPCNTQ    R11, R11
+	LEAQ       masks<>+0(SB), R12
+	SHLQ       $0x02, R11
+	SUBQ       R11, R12
+	VMOVUPS    128(R12), Y12
+	VMOVUPS    160(R12), Y13
+	VMASKMOVPS Y4, Y12, (DX)
+	VMASKMOVPS Y5, Y13, 32(DX)
+	LEAQ       1(CX)(CX*1), CX
+	ADDQ       R8, DX
+	MOVQ       CX, R11
+	SHRQ       $0x10, R11
+	ANDQ       R10, R11
+	POPCNTQ    R11, R11
+	LEAQ       masks<>+0(SB), R12
+	SHLQ       $0x02, R11
+	SUBQ       R11, R12
+	VMOVUPS    128(R12), Y12
+	VMOVUPS    160(R12), Y13
+	VMASKMOVPS Y6, Y12, (DX)
+	VMASKMOVPS Y7, Y13, 32(DX)
+	LEAQ       1(CX)(CX*1), CX
+	ADDQ       R8, DX
+	MOVQ       CX, R11
+	SHRQ       $0x10, R11
+	ANDQ       R10, R11
+	POPCNTQ    R11, R11
+	LEAQ       masks<>+0(SB), R12
+	SHLQ       $0x02, R11
+	SUBQ       R11, R12
+	VMOVUPS    128(R12), Y12
+	VMOVUPS    160(R12), Y13
+	VMASKMOVPS Y8, Y12, (DX)
+	VMASKMOVPS Y9, Y13, 32(DX)
+	LEAQ       1(CX)(CX*1), CX
+	ADDQ       R8, DX
+	MOVQ       CX, R11
+	SHRQ       $0x10, R11
+	ANDQ       R10, R11
+	POPCNTQ    R11, R11
+	LEAQ       masks<>+0(SB), R10
+	SHLQ       $0x02, R11
+	SUBQ       R11, R10
+	VMOVUPS    128(R10), Y12
+	VMOVUPS    160(R10), Y13
+	VMASKMOVPS Y10, Y12, (DX)
+	VMASKMOVPS Y11, Y13, 32(DX)
+	LEAQ       1(CX)(CX*1), CX
+	MOVQ       CX, 16(SP)
+
+stored:
+	ADDQ R8, BX
+	ADDQ R8, BX
+	ADDQ R8, BX
+	ADDQ R8, BX
+	ADDQ R8, BX
+	ADDQ R8, BX
+
+	// next tile
+	MOVQ 112(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 8(SP)
+	DECQ (SP)
+	JNZ  tile
+	VZEROUPPER
+	RET
+
+// func sTileByCol1x16AVX2(t *byte)
+// Requires: AVX, BMI2, CMOV, FMA3, MMX+, POPCNT
+TEXT ·sTileByCol1x16AVX2(SB), NOSPLIT, $32-8
+	MOVQ    t+0(FP), AX
+	MOVQ    104(AX), CX
+	MOVQ    CX, (SP)
+	MOVQ    (AX), CX
+	MOVQ    CX, 8(SP)
+	MOVQ    136(AX), CX
+	MOVQ    $+47, DX
+	CMPQ    CX, DX
+	CMOVQGT DX, CX
+	ADDQ    $0x11, CX
+	MOVQ    $-1, DX
+	BZHIQ   CX, DX, DX
+	MOVQ    DX, 16(SP)
+	MOVQ    48(AX), BX
+	MOVQ    72(AX), SI
+	SHLQ    $0x02, SI
+	MOVQ    80(AX), DI
+	SHLQ    $0x02, DI
+	MOVQ    88(AX), R8
+	SHLQ    $0x02, R8
+
+tile:
+	MOVQ       8(SP), CX
+	MOVQ       24(AX), DX
+	VXORPS     Y0, Y0, Y0
+	VXORPS     Y1, Y1, Y1
+	MOVQ       BX, R9
+	PREFETCHT0 (R9)
+	MOVQ       152(AX), R9
+	MOVQ       176(AX), R10
+	SHLQ       $0x02, R10
+	MOVQ       96(AX), R12
+	SHRQ       $0x01, R12
+	MOVQ       184(AX), R11
+	CMPQ       R11, R12
+	CMOVQGT    R12, R11
+	SUBQ       R11, R12
+	MOVQ       R12, 24(SP)
+	TESTQ      R11, R11
+	JZ         idle
+
+loop:
+	PREFETCHT1   (R9)
+	VMOVUPS      (DX), Y2
+	VMOVUPS      32(DX), Y3
+	VBROADCASTSS (CX), Y4
+	VFMADD231PS  Y4, Y2, Y0
+	VFMADD231PS  Y4, Y3, Y1
+	VMOVUPS      (DX)(DI*1), Y2
+	VMOVUPS      32(DX)(DI*1), Y3
+	VBROADCASTSS (CX)(SI*1), Y4
+	VFMADD231PS  Y4, Y2, Y0
+	VFMADD231PS  Y4, Y3, Y1
+	LEAQ         (DX)(DI*2), DX
+	LEAQ         (CX)(SI*2), CX
+	ADDQ         R10, R9
+	DECQ         R11
+	JNZ          loop
+
+	// the rounds that fetch nothing touch the argument block
+idle:
+	MOVQ         AX, R9
+	XORQ         R10, R10
+	MOVQ         24(SP), R11
+	MOVQ         $0x00000000, 24(SP)
+	TESTQ        R11, R11
+	JNZ          loop
+	MOVQ         96(AX), R11
+	TESTQ        $0x00000001, R11
+	JZ           done
+	VMOVUPS      (DX), Y2
+	VMOVUPS      32(DX), Y3
+	VBROADCASTSS (CX), Y4
+	VFMADD231PS  Y4, Y2, Y0
+	VFMADD231PS  Y4, Y3, Y1
+
+done:
+	MOVQ         128(AX), CX
+	TESTQ        $0x00000001, CX
+	JZ           scaled
+	VBROADCASTSS 192(AX), Y2
+	VMULPS       Y2, Y0, Y0
+	VMULPS       Y2, Y1, Y1
+
+scaled:
+	MOVQ   120(AX), DX
+	CMPQ   DX, $0x10
+	JNE    partial
+	TESTQ  $0x00000008, CX
+	JNZ    partial
+	TESTQ  $0x00000002, CX
+	JZ     wholeadd
+	MOVQ   BX, DX
+	VADDPS (DX), Y0, Y0
+	VADDPS 32(DX), Y1, Y1
+
+wholeadd:
+	TESTQ        $0x00000004, CX
+	JZ           wholebeta
+	VBROADCASTSS 196(AX), Y2
+	MOVQ         BX, CX
+	VFMADD231PS  (CX), Y2, Y0
+	VFMADD231PS  32(CX), Y2, Y1
+
+wholebeta:
+	MOVQ    BX, CX
+	VMOVUPS Y0, (CX)
+	VMOVUPS Y1, 32(CX)
+	JMP     stored
+
+partial:
+	MOVQ       120(AX), DX
+	LEAQ       masks<>+0(SB), R9
+	SHLQ       $0x02, DX
+	SUBQ       DX, R9
+	VMOVUPS    128(R9), Y2
+	VMOVUPS    160(R9), Y3
+	TESTQ      $0x00000002, CX
+	JZ         maskedadd
+	MOVQ       BX, DX
+	VMASKMOVPS (DX), Y2, Y4
+	VADDPS     Y4, Y0, Y0
+	VMASKMOVPS 32(DX), Y3, Y4
+	VADDPS     Y4, Y1, Y1
+
+maskedadd:
+	TESTQ        $0x00000004, CX
+	JZ           maskedbeta
+	VBROADCASTSS 196(AX), Y4
+	MOVQ         BX, DX
+	VMASKMOVPS   (DX), Y2, Y5
+	VFMADD231PS  Y5, Y4, Y0
+	VMASKMOVPS   32(DX), Y3, Y5
+	VFMADD231PS  Y5, Y4, Y1
+
+maskedbeta:
+	TESTQ      $0x00000008, CX
+	JNZ        lower
+	MOVQ       BX, CX
+	VMASKMOVPS Y0, Y2, (CX)
+	VMASKMOVPS Y1, Y3, 32(CX)
+	JMP        stored
+
+lower:
+	MOVQ       120(AX), DX
+	MOVQ       16(SP), CX
+	MOVQ       $-1, R9
+	BZHIQ      DX, R9, R9
+	MOVQ       BX, DX
+	MOVQ       CX, R10
+	SHRQ       $0x10, R10
+	ANDQ       R9, R10
+	POPCNTQ    R10, R10
+	LEAQ       masks<>+0(SB), R9
+	SHLQ       $0x02, R10
+	SUBQ       R10, R9
+	VMOVUPS    128(R9), Y2
+	VMOVUPS    160(R9), Y3
 	VMASKMOVPS Y0, Y2, (DX)
 	VMASKMOVPS Y1, Y3, 32(DX)
 	LEAQ       1(CX)(CX*1), CX
@@ -3041,1770 +5049,9 @@ stored:
 	VZEROUPPER
 	RET
 
-// func sTileByRow2x16AVX2(t *byte)
-// Requires: AVX, BMI2, CMOV, FMA3, MMX+, POPCNT
-TEXT ·sTileByRow2x16AVX2(SB), NOSPLIT, $24-8
-	MOVQ    t+0(FP), AX
-	MOVQ    104(AX), CX
-	MOVQ    CX, (SP)
-	MOVQ    (AX), CX
-	MOVQ    CX, 8(SP)
-	MOVQ    136(AX), CX
-	MOVQ    $+47, DX
-	CMPQ    CX, DX
-	CMOVQGT DX, CX
-	ADDQ    $0x11, CX
-	MOVQ    $-1, DX
-	BZHIQ   CX, DX, DX
-	MOVQ    DX, 16(SP)
-	MOVQ    48(AX), BX
-	MOVQ    152(AX), SI
-	MOVQ    72(AX), DI
-	SHLQ    $0x02, DI
-	MOVQ    80(AX), R8
-	SHLQ    $0x02, R8
-	MOVQ    88(AX), R9
-	SHLQ    $0x02, R9
-	MOVQ    176(AX), R10
-	SHLQ    $0x02, R10
-
-tile:
-	MOVQ       8(SP), CX
-	MOVQ       24(AX), DX
-	VXORPS     Y0, Y0, Y0
-	VXORPS     Y1, Y1, Y1
-	VXORPS     Y2, Y2, Y2
-	VXORPS     Y3, Y3, Y3
-	MOVQ       BX, R11
-	PREFETCHT0 (R11)
-	ADDQ       R9, R11
-	PREFETCHT0 (R11)
-	MOVQ       96(AX), R11
-	SHRQ       $0x01, R11
-	JZ         rest
-
-loop:
-	PREFETCHT1   (SI)
-	VMOVUPS      (DX), Y4
-	VMOVUPS      32(DX), Y5
-	VBROADCASTSS (CX), Y6
-	VFMADD231PS  Y6, Y4, Y0
-	VFMADD231PS  Y6, Y5, Y1
-	VBROADCASTSS (CX)(DI*1), Y6
-	VFMADD231PS  Y6, Y4, Y2
-	VFMADD231PS  Y6, Y5, Y3
-	VMOVUPS      (DX)(R8*1), Y4
-	VMOVUPS      32(DX)(R8*1), Y5
-	VBROADCASTSS 4(CX), Y6
-	VFMADD231PS  Y6, Y4, Y0
-	VFMADD231PS  Y6, Y5, Y1
-	VBROADCASTSS 4(CX)(DI*1), Y6
-	VFMADD231PS  Y6, Y4, Y2
-	VFMADD231PS  Y6, Y5, Y3
-	LEAQ         (DX)(R8*2), DX
-	ADDQ         $0x08, CX
-	ADDQ         R10, SI
-	DECQ         R11
-	JNZ          loop
-
-rest:
-	MOVQ         96(AX), R11
-	TESTQ        $0x00000001, R11
-	JZ           done
-	VMOVUPS      (DX), Y4
-	VMOVUPS      32(DX), Y5
-	VBROADCASTSS (CX), Y6
-	VFMADD231PS  Y6, Y4, Y0
-	VFMADD231PS  Y6, Y5, Y1
-	VBROADCASTSS (CX)(DI*1), Y6
-	VFMADD231PS  Y6, Y4, Y2
-	VFMADD231PS  Y6, Y5, Y3
-
-done:
-	MOVQ         128(AX), CX
-	TESTQ        $0x00000001, CX
-	JZ           scaled
-	VBROADCASTSS 184(AX), Y4
-	VMULPS       Y4, Y0, Y0
-	VMULPS       Y4, Y1, Y1
-	VMULPS       Y4, Y2, Y2
-	VMULPS       Y4, Y3, Y3
-
-scaled:
-	MOVQ   120(AX), DX
-	CMPQ   DX, $0x10
-	JNE    partial
-	TESTQ  $0x00000008, CX
-	JNZ    partial
-	TESTQ  $0x00000002, CX
-	JZ     wholeadd
-	MOVQ   BX, DX
-	VADDPS (DX), Y0, Y0
-	VADDPS 32(DX), Y1, Y1
-	ADDQ   R9, DX
-	VADDPS (DX), Y2, Y2
-	VADDPS 32(DX), Y3, Y3
-
-wholeadd:
-	TESTQ        $0x00000004, CX
-	JZ           wholebeta
-	VBROADCASTSS 188(AX), Y4
-	MOVQ         BX, CX
-	VFMADD231PS  (CX), Y4, Y0
-	VFMADD231PS  32(CX), Y4, Y1
-	ADDQ         R9, CX
-	VFMADD231PS  (CX), Y4, Y2
-	VFMADD231PS  32(CX), Y4, Y3
-
-wholebeta:
-	MOVQ    BX, CX
-	VMOVUPS Y0, (CX)
-	VMOVUPS Y1, 32(CX)
-	ADDQ    R9, CX
-	VMOVUPS Y2, (CX)
-	VMOVUPS Y3, 32(CX)
-	JMP     stored
-
-partial:
-	MOVQ       120(AX), DX
-	LEAQ       masks<>+0(SB), R11
-	SHLQ       $0x02, DX
-	SUBQ       DX, R11
-	VMOVUPS    128(R11), Y4
-	VMOVUPS    160(R11), Y5
-	TESTQ      $0x00000002, CX
-	JZ         maskedadd
-	MOVQ       BX, DX
-	VMASKMOVPS (DX), Y4, Y6
-	VADDPS     Y6, Y0, Y0
-	VMASKMOVPS 32(DX), Y5, Y6
-	VADDPS     Y6, Y1, Y1
-	ADDQ       R9, DX
-	VMASKMOVPS (DX), Y4, Y6
-	VADDPS     Y6, Y2, Y2
-	VMASKMOVPS 32(DX), Y5, Y6
-	VADDPS     Y6, Y3, Y3
-
-maskedadd:
-	TESTQ        $0x00000004, CX
-	JZ           maskedbeta
-	VBROADCASTSS 188(AX), Y6
-	MOVQ         BX, DX
-	VMASKMOVPS   (DX), Y4, Y7
-	VFMADD231PS  Y7, Y6, Y0
-	VMASKMOVPS   32(DX), Y5, Y7
-	VFMADD231PS  Y7, Y6, Y1
-	ADDQ         R9, DX
-	VMASKMOVPS   (DX), Y4, Y7
-	VFMADD231PS  Y7, Y6, Y2
-	VMASKMOVPS   32(DX), Y5, Y7
-	VFMADD231PS  Y7, Y6, Y3
-
-maskedbeta:
-	TESTQ      $0x00000008, CX
-	JNZ        lower
-	MOVQ       BX, CX
-	VMASKMOVPS Y0, Y4, (CX)
-	VMASKMOVPS Y1, Y5, 32(CX)
-	ADDQ       R9, CX
-	VMASKMOVPS Y2, Y4, (CX)
-	VMASKMOVPS Y3, Y5, 32(CX)
-	JMP        stored
-
-lower:
-	MOVQ       120(AX), DX
-	MOVQ       16(SP), CX
-	MOVQ       $-1, R11
-	BZHIQ      DX, R11, R11
-	MOVQ       BX, DX
-	MOVQ       CX, R12
-	SHRQ       $0x10, R12
-	ANDQ       R11, R12
-	POPCNTQ    R12, R12
-	LEAQ       masks<>+0(SB), R13
-	SHLQ       $0x02, R12
-	SUBQ       R12, R13
-	VMOVUPS    128(R13), Y4
-	VMOVUPS    160(R13), Y5
-	VMASKMOVPS Y0, Y4, (DX)
-	VMASKMOVPS Y1, Y5, 32(DX)
-	LEAQ       1(CX)(CX*1), CX
-	ADDQ       R9, DX
-	MOVQ       CX, R12
-	SHRQ       $0x10, R12
-	ANDQ       R11, R12
-	POPCNTQ    R12, R12
-	LEAQ       masks<>+0(SB), R11
-	SHLQ       $0x02, R12
-	SUBQ       R12, R11
-	VMOVUPS    128(R11), Y4
-	VMOVUPS    160(R11), Y5
-	VMASKMOVPS Y2, Y4, (DX)
-	VMASKMOVPS Y3, Y5, 32(DX)
-	LEAQ       1(CX)(CX*1), CX
-	MOVQ       CX, 16(SP)
-
-stored:
-	ADDQ R9, BX
-	ADDQ R9, BX
-
-	// next tile
-	MOVQ 112(AX), CX
-	SHLQ $0x02, CX
-	ADDQ CX, 8(SP)
-	DECQ (SP)
-	JNZ  tile
-	VZEROUPPER
-	RET
-
-// func sTileByRow3x16AVX2(t *byte)
-// Requires: AVX, BMI2, CMOV, FMA3, MMX+, POPCNT
-TEXT ·sTileByRow3x16AVX2(SB), NOSPLIT, $24-8
-	MOVQ    t+0(FP), AX
-	MOVQ    104(AX), CX
-	MOVQ    CX, (SP)
-	MOVQ    (AX), CX
-	MOVQ    CX, 8(SP)
-	MOVQ    136(AX), CX
-	MOVQ    $+47, DX
-	CMPQ    CX, DX
-	CMOVQGT DX, CX
-	ADDQ    $0x11, CX
-	MOVQ    $-1, DX
-	BZHIQ   CX, DX, DX
-	MOVQ    DX, 16(SP)
-	MOVQ    48(AX), BX
-	MOVQ    152(AX), SI
-	MOVQ    72(AX), DI
-	SHLQ    $0x02, DI
-	MOVQ    80(AX), R8
-	SHLQ    $0x02, R8
-	MOVQ    88(AX), R9
-	SHLQ    $0x02, R9
-	MOVQ    176(AX), R10
-	SHLQ    $0x02, R10
-
-tile:
-	MOVQ       8(SP), CX
-	MOVQ       24(AX), DX
-	VXORPS     Y0, Y0, Y0
-	VXORPS     Y1, Y1, Y1
-	VXORPS     Y2, Y2, Y2
-	VXORPS     Y3, Y3, Y3
-	VXORPS     Y4, Y4, Y4
-	VXORPS     Y5, Y5, Y5
-	MOVQ       BX, R11
-	PREFETCHT0 (R11)
-	ADDQ       R9, R11
-	PREFETCHT0 (R11)
-	ADDQ       R9, R11
-	PREFETCHT0 (R11)
-	MOVQ       96(AX), R11
-	SHRQ       $0x01, R11
-	JZ         rest
-
-loop:
-	PREFETCHT1   (SI)
-	VMOVUPS      (DX), Y6
-	VMOVUPS      32(DX), Y7
-	VBROADCASTSS (CX), Y8
-	VFMADD231PS  Y8, Y6, Y0
-	VFMADD231PS  Y8, Y7, Y1
-	VBROADCASTSS (CX)(DI*1), Y8
-	VFMADD231PS  Y8, Y6, Y2
-	VFMADD231PS  Y8, Y7, Y3
-	VBROADCASTSS (CX)(DI*2), Y8
-	VFMADD231PS  Y8, Y6, Y4
-	VFMADD231PS  Y8, Y7, Y5
-	VMOVUPS      (DX)(R8*1), Y6
-	VMOVUPS      32(DX)(R8*1), Y7
-	VBROADCASTSS 4(CX), Y8
-	VFMADD231PS  Y8, Y6, Y0
-	VFMADD231PS  Y8, Y7, Y1
-	VBROADCASTSS 4(CX)(DI*1), Y8
-	VFMADD231PS  Y8, Y6, Y2
-	VFMADD231PS  Y8, Y7, Y3
-	VBROADCASTSS 4(CX)(DI*2), Y8
-	VFMADD231PS  Y8, Y6, Y4
-	VFMADD231PS  Y8, Y7, Y5
-	LEAQ         (DX)(R8*2), DX
-	ADDQ         $0x08, CX
-	ADDQ         R10, SI
-	DECQ         R11
-	JNZ          loop
-
-rest:
-	MOVQ         96(AX), R11
-	TESTQ        $0x00000001, R11
-	JZ           done
-	VMOVUPS      (DX), Y6
-	VMOVUPS      32(DX), Y7
-	VBROADCASTSS (CX), Y8
-	VFMADD231PS  Y8, Y6, Y0
-	VFMADD231PS  Y8, Y7, Y1
-	VBROADCASTSS (CX)(DI*1), Y8
-	VFMADD231PS  Y8, Y6, Y2
-	VFMADD231PS  Y8, Y7, Y3
-	VBROADCASTSS (CX)(DI*2), Y8
-	VFMADD231PS  Y8, Y6, Y4
-	VFMADD231PS  Y8, Y7, Y5
-
-done:
-	MOVQ         128(AX), CX
-	TESTQ        $0x00000001, CX
-	JZ           scaled
-	VBROADCASTSS 184(AX), Y6
-	VMULPS       Y6, Y0, Y0
-	VMULPS       Y6, Y1, Y1
-	VMULPS       Y6, Y2, Y2
-	VMULPS       Y6, Y3, Y3
-	VMULPS       Y6, Y4, Y4
-	VMULPS       Y6, Y5, Y5
-
-scaled:
-	MOVQ   120(AX), DX
-	CMPQ   DX, $0x10
-	JNE    partial
-	TESTQ  $0x00000008, CX
-	JNZ    partial
-	TESTQ  $0x00000002, CX
-	JZ     wholeadd
-	MOVQ   BX, DX
-	VADDPS (DX), Y0, Y0
-	VADDPS 32(DX), Y1, Y1
-	ADDQ   R9, DX
-	VADDPS (DX), Y2, Y2
-	VADDPS 32(DX), Y3, Y3
-	ADDQ   R9, DX
-	VADDPS (DX), Y4, Y4
-	VADDPS 32(DX), Y5, Y5
-
-wholeadd:
-	TESTQ        $0x00000004, CX
-	JZ           wholebeta
-	VBROADCASTSS 188(AX), Y6
-	MOVQ         BX, CX
-	VFMADD231PS  (CX), Y6, Y0
-	VFMADD231PS  32(CX), Y6, Y1
-	ADDQ         R9, CX
-	VFMADD231PS  (CX), Y6, Y2
-	VFMADD231PS  32(CX), Y6, Y3
-	ADDQ         R9, CX
-	VFMADD231PS  (CX), Y6, Y4
-	VFMADD231PS  32(CX), Y6, Y5
-
-wholebeta:
-	MOVQ    BX, CX
-	VMOVUPS Y0, (CX)
-	VMOVUPS Y1, 32(CX)
-	ADDQ    R9, CX
-	VMOVUPS Y2, (CX)
-	VMOVUPS Y3, 32(CX)
-	ADDQ    R9, CX
-	VMOVUPS Y4, (CX)
-	VMOVUPS Y5, 32(CX)
-	JMP     stored
-
-partial:
-	MOVQ       120(AX), DX
-	LEAQ       masks<>+0(SB), R11
-	SHLQ       $0x02, DX
-	SUBQ       DX, R11
-	VMOVUPS    128(R11), Y6
-	VMOVUPS    160(R11), Y7
-	TESTQ      $0x00000002, CX
-	JZ         maskedadd
-	MOVQ       BX, DX
-	VMASKMOVPS (DX), Y6, Y8
-	VADDPS     Y8, Y0, Y0
-	VMASKMOVPS 32(DX), Y7, Y8
-	VADDPS     Y8, Y1, Y1
-	ADDQ       R9, DX
-	VMASKMOVPS (DX), Y6, Y8
-	VADDPS     Y8, Y2, Y2
-	VMASKMOVPS 32(DX), Y7, Y8
-	VADDPS     Y8, Y3, Y3
-	ADDQ       R9, DX
-	VMASKMOVPS (DX), Y6, Y8
-	VADDPS     Y8, Y4, Y4
-	VMASKMOVPS 32(DX), Y7, Y8
-	VADDPS     Y8, Y5, Y5
-
-maskedadd:
-	TESTQ        $0x00000004, CX
-	JZ           maskedbeta
-	VBROADCASTSS 188(AX), Y8
-	MOVQ         BX, DX
-	VMASKMOVPS   (DX), Y6, Y9
-	VFMADD231PS  Y9, Y8, Y0
-	VMASKMOVPS   32(DX), Y7, Y9
-	VFMADD231PS  Y9, Y8, Y1
-	ADDQ         R9, DX
-	VMASKMOVPS   (DX), Y6, Y9
-	VFMADD231PS  Y9, Y8, Y2
-	VMASKMOVPS   32(DX), Y7, Y9
-	VFMADD231PS  Y9, Y8, Y3
-	ADDQ         R9, DX
-	VMASKMOVPS   (DX), Y6, Y9
-	VFMADD231PS  Y9, Y8, Y4
-	VMASKMOVPS   32(DX), Y7, Y9
-	VFMADD231PS  Y9, Y8, Y5
-
-maskedbeta:
-	TESTQ      $0x00000008, CX
-	JNZ        lower
-	MOVQ       BX, CX
-	VMASKMOVPS Y0, Y6, (CX)
-	VMASKMOVPS Y1, Y7, 32(CX)
-	ADDQ       R9, CX
-	VMASKMOVPS Y2, Y6, (CX)
-	VMASKMOVPS Y3, Y7, 32(CX)
-	ADDQ       R9, CX
-	VMASKMOVPS Y4, Y6, (CX)
-	VMASKMOVPS Y5, Y7, 32(CX)
-	JMP        stored
-
-lower:
-	MOVQ       120(AX), DX
-	MOVQ       16(SP), CX
-	MOVQ       $-1, R11
-	BZHIQ      DX, R11, R11
-	MOVQ       BX, DX
-	MOVQ       CX, R12
-	SHRQ       $0x10, R12
-	ANDQ       R11, R12
-	POPCNTQ    R12, R12
-	LEAQ       masks<>+0(SB), R13
-	SHLQ       $0x02, R12
-	SUBQ       R12, R13
-	VMOVUPS    128(R13), Y6
-	VMOVUPS    160(R13), Y7
-	VMASKMOVPS Y0, Y6, (DX)
-	VMASKMOVPS Y1, Y7, 32(DX)
-	LEAQ       1(CX)(CX*1), CX
-	ADDQ       R9, DX
-	MOVQ       CX, R12
-	SHRQ       $0x10, R12
-	ANDQ       R11, R12
-	POPCNTQ    R12, R12
-	LEAQ       masks<>+0(SB), R13
-	SHLQ       $0x02, R12
-	SUBQ       R12, R13
-	VMOVUPS    128(R13), Y6
-	VMOVUPS    160(R13), Y7
-	VMASKMOVPS Y2, Y6, (DX)
-	VMASKMOVPS Y3, Y7, 32(DX)
-	LEAQ       1(CX)(CX*1), CX
-	ADDQ       R9, DX
-	MOVQ       CX, R12
-	SHRQ       $0x10, R12
-	ANDQ       R11, R12
-	POPCNTQ    R12, R12
-	LEAQ       masks<>+0(SB), R11
-	SHLQ       $0x02, R12
-	SUBQ       R12, R11
-	VMOVUPS    128(R11), Y6
-	VMOVUPS    160(R11), Y7
-	VMASKMOVPS Y4, Y6, (DX)
-	VMASKMOVPS Y5, Y7, 32(DX)
-	LEAQ       1(CX)(CX*1), CX
-	MOVQ       CX, 16(SP)
-
-stored:
-	ADDQ R9, BX
-	ADDQ R9, BX
-	ADDQ R9, BX
-
-	// next tile
-	MOVQ 112(AX), CX
-	SHLQ $0x02, CX
-	ADDQ CX, 8(SP)
-	DECQ (SP)
-	JNZ  tile
-	VZEROUPPER
-	RET
-
-// func sTileByRow4x16AVX2(t *byte)
-// Requires: AVX, BMI2, CMOV, FMA3, MMX+, POPCNT
-TEXT ·sTileByRow4x16AVX2(SB), NOSPLIT, $24-8
-	MOVQ    t+0(FP), AX
-	MOVQ    104(AX), CX
-	MOVQ    CX, (SP)
-	MOVQ    (AX), CX
-	MOVQ    CX, 8(SP)
-	MOVQ    136(AX), CX
-	MOVQ    $+47, DX
-	CMPQ    CX, DX
-	CMOVQGT DX, CX
-	ADDQ    $0x11, CX
-	MOVQ    $-1, DX
-	BZHIQ   CX, DX, DX
-	MOVQ    DX, 16(SP)
-	MOVQ    48(AX), BX
-	MOVQ    152(AX), SI
-	MOVQ    72(AX), DI
-	SHLQ    $0x02, DI
-	MOVQ    80(AX), R8
-	SHLQ    $0x02, R8
-	MOVQ    88(AX), R9
-	SHLQ    $0x02, R9
-	MOVQ    176(AX), R10
-	SHLQ    $0x02, R10
-	LEAQ    (DI)(DI*2), R11
-
-tile:
-	MOVQ       8(SP), CX
-	MOVQ       24(AX), DX
-	VXORPS     Y0, Y0, Y0
-	VXORPS     Y1, Y1, Y1
-	VXORPS     Y2, Y2, Y2
-	VXORPS     Y3, Y3, Y3
-	VXORPS     Y4, Y4, Y4
-	VXORPS     Y5, Y5, Y5
-	VXORPS     Y6, Y6, Y6
-	VXORPS     Y7, Y7, Y7
-	MOVQ       BX, R12
-	PREFETCHT0 (R12)
-	ADDQ       R9, R12
-	PREFETCHT0 (R12)
-	ADDQ       R9, R12
-	PREFETCHT0 (R12)
-	ADDQ       R9, R12
-	PREFETCHT0 (R12)
-	MOVQ       96(AX), R12
-	SHRQ       $0x01, R12
-	JZ         rest
-
-loop:
-	PREFETCHT1   (SI)
-	VMOVUPS      (DX), Y8
-	VMOVUPS      32(DX), Y9
-	VBROADCASTSS (CX), Y10
-	VFMADD231PS  Y10, Y8, Y0
-	VFMADD231PS  Y10, Y9, Y1
-	VBROADCASTSS (CX)(DI*1), Y10
-	VFMADD231PS  Y10, Y8, Y2
-	VFMADD231PS  Y10, Y9, Y3
-	VBROADCASTSS (CX)(DI*2), Y10
-	VFMADD231PS  Y10, Y8, Y4
-	VFMADD231PS  Y10, Y9, Y5
-	VBROADCASTSS (CX)(R11*1), Y10
-	VFMADD231PS  Y10, Y8, Y6
-	VFMADD231PS  Y10, Y9, Y7
-	VMOVUPS      (DX)(R8*1), Y8
-	VMOVUPS      32(DX)(R8*1), Y9
-	VBROADCASTSS 4(CX), Y10
-	VFMADD231PS  Y10, Y8, Y0
-	VFMADD231PS  Y10, Y9, Y1
-	VBROADCASTSS 4(CX)(DI*1), Y10
-	VFMADD231PS  Y10, Y8, Y2
-	VFMADD231PS  Y10, Y9, Y3
-	VBROADCASTSS 4(CX)(DI*2), Y10
-	VFMADD231PS  Y10, Y8, Y4
-	VFMADD231PS  Y10, Y9, Y5
-	VBROADCASTSS 4(CX)(R11*1), Y10
-	VFMADD231PS  Y10, Y8, Y6
-	VFMADD231PS  Y10, Y9, Y7
-	LEAQ         (DX)(R8*2), DX
-	ADDQ         $0x08, CX
-	ADDQ         R10, SI
-	DECQ         R12
-	JNZ          loop
-
-rest:
-	MOVQ         96(AX), R12
-	TESTQ        $0x00000001, R12
-	JZ           done
-	VMOVUPS      (DX), Y8
-	VMOVUPS      32(DX), Y9
-	VBROADCASTSS (CX), Y10
-	VFMADD231PS  Y10, Y8, Y0
-	VFMADD231PS  Y10, Y9, Y1
-	VBROADCASTSS (CX)(DI*1), Y10
-	VFMADD231PS  Y10, Y8, Y2
-	VFMADD231PS  Y10, Y9, Y3
-	VBROADCASTSS (CX)(DI*2), Y10
-	VFMADD231PS  Y10, Y8, Y4
-	VFMADD231PS  Y10, Y9, Y5
-	VBROADCASTSS (CX)(R11*1), Y10
-	VFMADD231PS  Y10, Y8, Y6
-	VFMADD231PS  Y10, Y9, Y7
-
-done:
-	MOVQ         128(AX), CX
-	TESTQ        $0x00000001, CX
-	JZ           scaled
-	VBROADCASTSS 184(AX), Y8
-	VMULPS       Y8, Y0, Y0
-	VMULPS       Y8, Y1, Y1
-	VMULPS       Y8, Y2, Y2
-	VMULPS       Y8, Y3, Y3
-	VMULPS       Y8, Y4, Y4
-	VMULPS       Y8, Y5, Y5
-	VMULPS       Y8, Y6, Y6
-	VMULPS       Y8, Y7, Y7
-
-scaled:
-	MOVQ   120(AX), DX
-	CMPQ   DX, $0x10
-	JNE    partial
-	TESTQ  $0x00000008, CX
-	JNZ    partial
-	TESTQ  $0x00000002, CX
-	JZ     wholeadd
-	MOVQ   BX, DX
-	VADDPS (DX), Y0, Y0
-	VADDPS 32(DX), Y1, Y1
-	ADDQ   R9, DX
-	VADDPS (DX), Y2, Y2
-	VADDPS 32(DX), Y3, Y3
-	ADDQ   R9, DX
-	VADDPS (DX), Y4, Y4
-	VADDPS 32(DX), Y5, Y5
-	ADDQ   R9, DX
-	VADDPS (DX), Y6, Y6
-	VADDPS 32(DX), Y7, Y7
-
-wholeadd:
-	TESTQ        $0x00000004, CX
-	JZ           wholebeta
-	VBROADCASTSS 188(AX), Y8
-	MOVQ         BX, CX
-	VFMADD231PS  (CX), Y8, Y0
-	VFMADD231PS  32(CX), Y8, Y1
-	ADDQ         R9, CX
-	VFMADD231PS  (CX), Y8, Y2
-	VFMADD231PS  32(CX), Y8, Y3
-	ADDQ         R9, CX
-	VFMADD231PS  (CX), Y8, Y4
-	VFMADD231PS  32(CX), Y8, Y5
-	ADDQ         R9, CX
-	VFMADD231PS  (CX), Y8, Y6
-	VFMADD231PS  32(CX), Y8, Y7
-
-wholebeta:
-	MOVQ    BX, CX
-	VMOVUPS Y0, (CX)
-	VMOVUPS Y1, 32(CX)
-	ADDQ    R9, CX
-	VMOVUPS Y2, (CX)
-	VMOVUPS Y3, 32(CX)
-	ADDQ    R9, CX
-	VMOVUPS Y4, (CX)
-	VMOVUPS Y5, 32(CX)
-	ADDQ    R9, CX
-	VMOVUPS Y6, (CX)
-	VMOVUPS Y7, 32(CX)
-	JMP     stored
-
-partial:
-	MOVQ       120(AX), DX
-	LEAQ       masks<>+0(SB), R12
-	SHLQ       $0x02, DX
-	SUBQ       DX, R12
-	VMOVUPS    128(R12), Y8
-	VMOVUPS    160(R12), Y9
-	TESTQ      $0x00000002, CX
-	JZ         maskedadd
-	MOVQ       BX, DX
-	VMASKMOVPS (DX), Y8, Y10
-	VADDPS     Y10, Y0, Y0
-	VMASKMOVPS 32(DX), Y9, Y10
-	VADDPS     Y10, Y1, Y1
-	ADDQ       R9, DX
-	VMASKMOVPS (DX), Y8, Y10
-	VADDPS     Y10, Y2, Y2
-	VMASKMOVPS 32(DX), Y9, Y10
-	VADDPS     Y10, Y3, Y3
-	ADDQ       R9, DX
-	VMASKMOVPS (DX), Y8, Y10
-	VADDPS     Y10, Y4, Y4
-	VMASKMOVPS 32(DX), Y9, Y10
-	VADDPS     Y10, Y5, Y5
-	ADDQ       R9, DX
-	VMASKMOVPS (DX), Y8, Y10
-	VADDPS     Y10, Y6, Y6
-	VMASKMOVPS 32(DX), Y9, Y10
-	VADDPS     Y10, Y7, Y7
-
-maskedadd:
-	TESTQ        $0x00000004, CX
-	JZ           maskedbeta
-	VBROADCASTSS 188(AX), Y10
-	MOVQ         BX, DX
-	VMASKMOVPS   (DX), Y8, Y11
-	VFMADD231PS  Y11, Y10, Y0
-	VMASKMOVPS   32(DX), Y9, Y11
-	VFMADD231PS  Y11, Y10, Y1
-	ADDQ         R9, DX
-	VMASKMOVPS   (DX), Y8, Y11
-	VFMADD231PS  Y11, Y10, Y2
-	VMASKMOVPS   32(DX), Y9, Y11
-	VFMADD231PS  Y11, Y10, Y3
-	ADDQ         R9, DX
-	VMASKMOVPS   (DX), Y8, Y11
-	VFMADD231PS  Y11, Y10, Y4
-	VMASKMOVPS   32(DX), Y9, Y11
-	VFMADD231PS  Y11, Y10, Y5
-	ADDQ         R9, DX
-	VMASKMOVPS   (DX), Y8, Y11
-	VFMADD231PS  Y11, Y10, Y6
-	VMASKMOVPS   32(DX), Y9, Y11
-	VFMADD231PS  Y11, Y10, Y7
-
-maskedbeta:
-	TESTQ      $0x00000008, CX
-	JNZ        lower
-	MOVQ       BX, CX
-	VMASKMOVPS Y0, Y8, (CX)
-	VMASKMOVPS Y1, Y9, 32(CX)
-	ADDQ       R9, CX
-	VMASKMOVPS Y2, Y8, (CX)
-	VMASKMOVPS Y3, Y9, 32(CX)
-	ADDQ       R9, CX
-	VMASKMOVPS Y4, Y8, (CX)
-	VMASKMOVPS Y5, Y9, 32(CX)
-	ADDQ       R9, CX
-	VMASKMOVPS Y6, Y8, (CX)
-	VMASKMOVPS Y7, Y9, 32(CX)
-	JMP        stored
-
-lower:
-	MOVQ       120(AX), DX
-	MOVQ       16(SP), CX
-	MOVQ       $-1, R12
-	BZHIQ      DX, R12, R12
-	MOVQ       BX, DX
-	MOVQ       CX, R13
-	SHRQ       $0x10, R13
-	ANDQ       R12, R13
-	POPCNTQ    R13, R13
-	LEAQ       masks<>+0(SB), R14
-	SHLQ       $0x02, R13
-	SUBQ       R13, R14
-	VMOVUPS    128(R14), Y8
-	VMOVUPS    160(R14), Y9
-	VMASKMOVPS Y0, Y8, (DX)
-	VMASKMOVPS Y1, Y9, 32(DX)
-	LEAQ       1(CX)(CX*1), CX
-	ADDQ       R9, DX
-	MOVQ       CX, R13
-	SHRQ       $0x10, R13
-	ANDQ       R12, R13
-	POPCNTQ    R13, R13
-	LEAQ       masks<>+0(SB), R14
-	SHLQ       $0x02, R13
-	SUBQ       R13, R14
-	VMOVUPS    128(R14), Y8
-	VMOVUPS    160(R14), Y9
-	VMASKMOVPS Y2, Y8, (DX)
-	VMASKMOVPS Y3, Y9, 32(DX)
-	LEAQ       1(CX)(CX*1), CX
-	ADDQ       R9, DX
-	MOVQ       CX, R13
-	SHRQ       $0x10, R13
-	ANDQ       R12, R13
-	POPCNTQ    R13, R13
-	LEAQ       masks<>+0(SB), R14
-	SHLQ       $0x02, R13
-	SUBQ       R13, R14
-	VMOVUPS    128(R14), Y8
-	VMOVUPS    160(R14), Y9
-	VMASKMOVPS Y4, Y8, (DX)
-	VMASKMOVPS Y5, Y9, 32(DX)
-	LEAQ       1(CX)(CX*1), CX
-	ADDQ       R9, DX
-	MOVQ       CX, R13
-	SHRQ       $0x10, R13
-	ANDQ       R12, R13
-	POPCNTQ    R13, R13
-	LEAQ       masks<>+0(SB), R12
-	SHLQ       $0x02, R13
-	SUBQ       R13, R12
-	VMOVUPS    128(R12), Y8
-	VMOVUPS    160(R12), Y9
-	VMASKMOVPS Y6, Y8, (DX)
-	VMASKMOVPS Y7, Y9, 32(DX)
-	LEAQ       1(CX)(CX*1), CX
-	MOVQ       CX, 16(SP)
-
-stored:
-	ADDQ R9, BX
-	ADDQ R9, BX
-	ADDQ R9, BX
-	ADDQ R9, BX
-
-	// next tile
-	MOVQ 112(AX), CX
-	SHLQ $0x02, CX
-	ADDQ CX, 8(SP)
-	DECQ (SP)
-	JNZ  tile
-	VZEROUPPER
-	RET
-
-// func sTileByRow5x16AVX2(t *byte)
-// Requires: AVX, BMI2, CMOV, FMA3, MMX+, POPCNT
-TEXT ·sTileByRow5x16AVX2(SB), NOSPLIT, $24-8
-	MOVQ    t+0(FP), AX
-	MOVQ    104(AX), CX
-	MOVQ    CX, (SP)
-	MOVQ    (AX), CX
-	MOVQ    CX, 8(SP)
-	MOVQ    136(AX), CX
-	MOVQ    $+47, DX
-	CMPQ    CX, DX
-	CMOVQGT DX, CX
-	ADDQ    $0x11, CX
-	MOVQ    $-1, DX
-	BZHIQ   CX, DX, DX
-	MOVQ    DX, 16(SP)
-	MOVQ    48(AX), BX
-	MOVQ    152(AX), SI
-	MOVQ    72(AX), DI
-	SHLQ    $0x02, DI
-	MOVQ    80(AX), R8
-	SHLQ    $0x02, R8
-	MOVQ    88(AX), R9
-	SHLQ    $0x02, R9
-	MOVQ    176(AX), R10
-	SHLQ    $0x02, R10
-	LEAQ    (DI)(DI*2), R11
-
-tile:
-	MOVQ       8(SP), CX
-	MOVQ       24(AX), DX
-	VXORPS     Y0, Y0, Y0
-	VXORPS     Y1, Y1, Y1
-	VXORPS     Y2, Y2, Y2
-	VXORPS     Y3, Y3, Y3
-	VXORPS     Y4, Y4, Y4
-	VXORPS     Y5, Y5, Y5
-	VXORPS     Y6, Y6, Y6
-	VXORPS     Y7, Y7, Y7
-	VXORPS     Y8, Y8, Y8
-	VXORPS     Y9, Y9, Y9
-	MOVQ       BX, R12
-	PREFETCHT0 (R12)
-	ADDQ       R9, R12
-	PREFETCHT0 (R12)
-	ADDQ       R9, R12
-	PREFETCHT0 (R12)
-	ADDQ       R9, R12
-	PREFETCHT0 (R12)
-	ADDQ       R9, R12
-	PREFETCHT0 (R12)
-	MOVQ       96(AX), R12
-	SHRQ       $0x01, R12
-	JZ         rest
-
-loop:
-	PREFETCHT1   (SI)
-	VMOVUPS      (DX), Y10
-	VMOVUPS      32(DX), Y11
-	VBROADCASTSS (CX), Y12
-	VFMADD231PS  Y12, Y10, Y0
-	VFMADD231PS  Y12, Y11, Y1
-	VBROADCASTSS (CX)(DI*1), Y12
-	VFMADD231PS  Y12, Y10, Y2
-	VFMADD231PS  Y12, Y11, Y3
-	VBROADCASTSS (CX)(DI*2), Y12
-	VFMADD231PS  Y12, Y10, Y4
-	VFMADD231PS  Y12, Y11, Y5
-	VBROADCASTSS (CX)(R11*1), Y12
-	VFMADD231PS  Y12, Y10, Y6
-	VFMADD231PS  Y12, Y11, Y7
-	VBROADCASTSS (CX)(DI*4), Y12
-	VFMADD231PS  Y12, Y10, Y8
-	VFMADD231PS  Y12, Y11, Y9
-	VMOVUPS      (DX)(R8*1), Y10
-	VMOVUPS      32(DX)(R8*1), Y11
-	VBROADCASTSS 4(CX), Y12
-	VFMADD231PS  Y12, Y10, Y0
-	VFMADD231PS  Y12, Y11, Y1
-	VBROADCASTSS 4(CX)(DI*1), Y12
-	VFMADD231PS  Y12, Y10, Y2
-	VFMADD231PS  Y12, Y11, Y3
-	VBROADCASTSS 4(CX)(DI*2), Y12
-	VFMADD231PS  Y12, Y10, Y4
-	VFMADD231PS  Y12, Y11, Y5
-	VBROADCASTSS 4(CX)(R11*1), Y12
-	VFMADD231PS  Y12, Y10, Y6
-	VFMADD231PS  Y12, Y11, Y7
-	VBROADCASTSS 4(CX)(DI*4), Y12
-	VFMADD231PS  Y12, Y10, Y8
-	VFMADD231PS  Y12, Y11, Y9
-	LEAQ         (DX)(R8*2), DX
-	ADDQ         $0x08, CX
-	ADDQ         R10, SI
-	DECQ         R12
-	JNZ          loop
-
-rest:
-	MOVQ         96(AX), R12
-	TESTQ        $0x00000001, R12
-	JZ           done
-	VMOVUPS      (DX), Y10
-	VMOVUPS      32(DX), Y11
-	VBROADCASTSS (CX), Y12
-	VFMADD231PS  Y12, Y10, Y0
-	VFMADD231PS  Y12, Y11, Y1
-	VBROADCASTSS (CX)(DI*1), Y12
-	VFMADD231PS  Y12, Y10, Y2
-	VFMADD231PS  Y12, Y11, Y3
-	VBROADCASTSS (CX)(DI*2), Y12
-	VFMADD231PS  Y12, Y10, Y4
-	VFMADD231PS  Y12, Y11, Y5
-	VBROADCASTSS (CX)(R11*1), Y12
-	VFMADD231PS  Y12, Y10, Y6
-	VFMADD231PS  Y12, Y11, Y7
-	VBROADCASTSS (CX)(DI*4), Y12
-	VFMADD231PS  Y12, Y10, Y8
-	VFMADD231PS  Y12, Y11, Y9
-
-done:
-	MOVQ         128(AX), CX
-	TESTQ        $0x00000001, CX
-	JZ           scaled
-	VBROADCASTSS 184(AX), Y10
-	VMULPS       Y10, Y0, Y0
-	VMULPS       Y10, Y1, Y1
-	VMULPS       Y10, Y2, Y2
-	VMULPS       Y10, Y3, Y3
-	VMULPS       Y10, Y4, Y4
-	VMULPS       Y10, Y5, Y5
-	VMULPS       Y10, Y6, Y6
-	VMULPS       Y10, Y7, Y7
-	VMULPS       Y10, Y8, Y8
-	VMULPS       Y10, Y9, Y9
-
-scaled:
-	MOVQ   120(AX), DX
-	CMPQ   DX, $0x10
-	JNE    partial
-	TESTQ  $0x00000008, CX
-	JNZ    partial
-	TESTQ  $0x00000002, CX
-	JZ     wholeadd
-	MOVQ   BX, DX
-	VADDPS (DX), Y0, Y0
-	VADDPS 32(DX), Y1, Y1
-	ADDQ   R9, DX
-	VADDPS (DX), Y2, Y2
-	VADDPS 32(DX), Y3, Y3
-	ADDQ   R9, DX
-	VADDPS (DX), Y4, Y4
-	VADDPS 32(DX), Y5, Y5
-	ADDQ   R9, DX
-	VADDPS (DX), Y6, Y6
-	VADDPS 32(DX), Y7, Y7
-	ADDQ   R9, DX
-	VADDPS (DX), Y8, Y8
-	VADDPS 32(DX), Y9, Y9
-
-wholeadd:
-	TESTQ        $0x00000004, CX
-	JZ           wholebeta
-	VBROADCASTSS 188(AX), Y10
-	MOVQ         BX, CX
-	VFMADD231PS  (CX), Y10, Y0
-	VFMADD231PS  32(CX), Y10, Y1
-	ADDQ         R9, CX
-	VFMADD231PS  (CX), Y10, Y2
-	VFMADD231PS  32(CX), Y10, Y3
-	ADDQ         R9, CX
-	VFMADD231PS  (CX), Y10, Y4
-	VFMADD231PS  32(CX), Y10, Y5
-	ADDQ         R9, CX
-	VFMADD231PS  (CX), Y10, Y6
-	VFMADD231PS  32(CX), Y10, Y7
-	ADDQ         R9, CX
-	VFMADD231PS  (CX), Y10, Y8
-	VFMADD231PS  32(CX), Y10, Y9
-
-wholebeta:
-	MOVQ    BX, CX
-	VMOVUPS Y0, (CX)
-	VMOVUPS Y1, 32(CX)
-	ADDQ    R9, CX
-	VMOVUPS Y2, (CX)
-	VMOVUPS Y3, 32(CX)
-	ADDQ    R9, CX
-	VMOVUPS Y4, (CX)
-	VMOVUPS Y5, 32(CX)
-	ADDQ    R9, CX
-	VMOVUPS Y6, (CX)
-	VMOVUPS Y7, 32(CX)
-	ADDQ    R9, CX
-	VMOVUPS Y8, (CX)
-	VMOVUPS Y9, 32(CX)
-	JMP     stored
-
-partial:
-	MOVQ       120(AX), DX
-	LEAQ       masks<>+0(SB), R12
-	SHLQ       $0x02, DX
-	SUBQ       DX, R12
-	VMOVUPS    128(R12), Y10
-	VMOVUPS    160(R12), Y11
-	TESTQ      $0x00000002, CX
-	JZ         maskedadd
-	MOVQ       BX, DX
-	VMASKMOVPS (DX), Y10, Y12
-	VADDPS     Y12, Y0, Y0
-	VMASKMOVPS 32(DX), Y11, Y12
-	VADDPS     Y12, Y1, Y1
-	ADDQ       R9, DX
-	VMASKMOVPS (DX), Y10, Y12
-	VADDPS     Y12, Y2, Y2
-	VMASKMOVPS 32(DX), Y11, Y12
-	VADDPS     Y12, Y3, Y3
-	ADDQ       R9, DX
-	VMASKMOVPS (DX), Y10, Y12
-	VADDPS     Y12, Y4, Y4
-	VMASKMOVPS 32(DX), Y11, Y12
-	VADDPS     Y12, Y5, Y5
-	ADDQ       R9, DX
-	VMASKMOVPS (DX), Y10, Y12
-	VADDPS     Y12, Y6, Y6
-	VMASKMOVPS 32(DX), Y11, Y12
-	VADDPS     Y12, Y7, Y7
-	ADDQ       R9, DX
-	VMASKMOVPS (DX), Y10, Y12
-	VADDPS     Y12, Y8, Y8
-	VMASKMOVPS 32(DX), Y11, Y12
-	VADDPS     Y12, Y9, Y9
-
-maskedadd:
-	TESTQ        $0x00000004, CX
-	JZ           maskedbeta
-	VBROADCASTSS 188(AX), Y12
-	MOVQ         BX, DX
-	VMASKMOVPS   (DX), Y10, Y13
-	VFMADD231PS  Y13, Y12, Y0
-	VMASKMOVPS   32(DX), Y11, Y13
-	VFMADD231PS  Y13, Y12, Y1
-	ADDQ         R9, DX
-	VMASKMOVPS   (DX), Y10, Y13
-	VFMADD231PS  Y13, Y12, Y2
-	VMASKMOVPS   32(DX), Y11, Y13
-	VFMADD231PS  Y13, Y12, Y3
-	ADDQ         R9, DX
-	VMASKMOVPS   (DX), Y10, Y13
-	VFMADD231PS  Y13, Y12, Y4
-	VMASKMOVPS   32(DX), Y11, Y13
-	VFMADD231PS  Y13, Y12, Y5
-	ADDQ         R9, DX
-	VMASKMOVPS   (DX), Y10, Y13
-	VFMADD231PS  Y13, Y12, Y6
-	VMASKMOVPS   32(DX), Y11, Y13
-	VFMADD231PS  Y13, Y12, Y7
-	ADDQ         R9, DX
-	VMASKMOVPS   (DX), Y10, Y13
-	VFMADD231PS  Y13, Y12, Y8
-	VMASKMOVPS   32(DX), Y11, Y13
-	VFMADD231PS  Y13, Y12, Y9
-
-maskedbeta:
-	TESTQ      $0x00000008, CX
-	JNZ        lower
-	MOVQ       BX, CX
-	VMASKMOVPS Y0, Y10, (CX)
-	VMASKMOVPS Y1, Y11, 32(CX)
-	ADDQ       R9, CX
-	VMASKMOVPS Y2, Y10, (CX)
-	VMASKMOVPS Y3, Y11, 32(CX)
-	ADDQ       R9, CX
-	VMASKMOVPS Y4, Y10, (CX)
-	VMASKMOVPS Y5, Y11, 32(CX)
-	ADDQ       R9, CX
-	VMASKMOVPS Y6, Y10, (CX)
-	VMASKMOVPS Y7, Y11, 32(CX)
-	ADDQ       R9, CX
-	VMASKMOVPS Y8, Y10, (CX)
-	VMASKMOVPS Y9, Y11, 32(CX)
-	JMP        stored
-
-lower:
-	MOVQ       120(AX), DX
-	MOVQ       16(SP), CX
-	MOVQ       $-1, R12
-	BZHIQ      DX, R12, R12
-	MOVQ       BX, DX
-	MOVQ       CX, R13
-	SHRQ       $0x10, R13
-	ANDQ       R12, R13
-	POPCNTQ    R13, R13
-	LEAQ       masks<>+0(SB), R14
-	SHLQ       $0x02, R13
-	SUBQ       R13, R14
-	VMOVUPS    128(R14), Y10
-	VMOVUPS    160(R14), Y11
-	VMASKMOVPS Y0, Y10, (DX)
-	VMASKMOVPS Y1, Y11, 32(DX)
-	LEAQ       1(CX)(CX*1), CX
-	ADDQ       R9, DX
-	MOVQ       CX, R13
-	SHRQ       $0x10, R13
-	ANDQ       R12, R13
-	POPCNTQ    R13, R13
-	LEAQ       masks<>+0(SB), R14
-	SHLQ       $0x02, R13
-	SUBQ       R13, R14
-	VMOVUPS    128(R14), Y10
-	VMOVUPS    160(R14), Y11
-	VMASKMOVPS Y2, Y10, (DX)
-	VMASKMOVPS Y3, Y11, 32(DX)
-	LEAQ       1(CX)(CX*1), CX
-	ADDQ       R9, DX
-	MOVQ       CX, R13
-	SHRQ       $0x10, R13
-	ANDQ       R12, R13
-	POPCNTQ    R13, R13
-	LEAQ       masks<>+0(SB), R14
-	SHLQ       $0x02, R13
-	SUBQ       R13, R14
-	VMOVUPS    128(R14), Y10
-	VMOVUPS    160(R14), Y11
-	VMASKMOVPS Y4, Y10, (DX)
-	VMASKMOVPS Y5, Y11, 32(DX)
-	LEAQ       1(CX)(CX*1), CX
-	ADDQ       R9, DX
-	MOVQ       CX, R13
-	SHRQ       $0x10, R13
-	ANDQ       R12, R13
-	POPCNTQ    R13, R13
-	LEAQ       masks<>+0(SB), R14
-	SHLQ       $0x02, R13
-	SUBQ       R13, R14
-	VMOVUPS    128(R14), Y10
-	VMOVUPS    160(R14), Y11
-	VMASKMOVPS Y6, Y10, (DX)
-	VMASKMOVPS Y7, Y11, 32(DX)
-	LEAQ       1(CX)(CX*1), CX
-	ADDQ       R9, DX
-	MOVQ       CX, R13
-	SHRQ       $0x10, R13
-	ANDQ       R12, R13
-	POPCNTQ    R13, R13
-	LEAQ       masks<>+0(SB), R12
-	SHLQ       $0x02, R13
-	SUBQ       R13, R12
-	VMOVUPS    128(R12), Y10
-	VMOVUPS    160(R12), Y11
-	VMASKMOVPS Y8, Y10, (DX)
-	VMASKMOVPS Y9, Y11, 32(DX)
-	LEAQ       1(CX)(CX*1), CX
-	MOVQ       CX, 16(SP)
-
-stored:
-	ADDQ R9, BX
-	ADDQ R9, BX
-	ADDQ R9, BX
-	ADDQ R9, BX
-	ADDQ R9, BX
-
-	// next tile
-	MOVQ 112(AX), CX
-	SHLQ $0x02, CX
-	ADDQ CX, 8(SP)
-	DECQ (SP)
-	JNZ  tile
-	VZEROUPPER
-	RET
-
-// func sTileByRow6x16AVX2(t *byte)
-// Requires: AVX, BMI2, CMOV, FMA3, MMX+, POPCNT
-TEXT ·sTileByRow6x16AVX2(SB), NOSPLIT, $24-8
-	MOVQ    t+0(FP), AX
-	MOVQ    104(AX), CX
-	MOVQ    CX, (SP)
-	MOVQ    (AX), CX
-	MOVQ    CX, 8(SP)
-	MOVQ    136(AX), CX
-	MOVQ    $+47, DX
-	CMPQ    CX, DX
-	CMOVQGT DX, CX
-	ADDQ    $0x11, CX
-	MOVQ    $-1, DX
-	BZHIQ   CX, DX, DX
-	MOVQ    DX, 16(SP)
-	MOVQ    48(AX), BX
-	MOVQ    152(AX), SI
-	MOVQ    72(AX), DI
-	SHLQ    $0x02, DI
-	MOVQ    80(AX), R8
-	SHLQ    $0x02, R8
-	MOVQ    88(AX), R9
-	SHLQ    $0x02, R9
-	MOVQ    176(AX), R10
-	SHLQ    $0x02, R10
-	LEAQ    (DI)(DI*2), R11
-
-tile:
-	MOVQ       8(SP), CX
-	MOVQ       24(AX), DX
-	LEAQ       (CX)(DI*4), R12
-	ADDQ       DI, R12
-	VXORPS     Y0, Y0, Y0
-	VXORPS     Y1, Y1, Y1
-	VXORPS     Y2, Y2, Y2
-	VXORPS     Y3, Y3, Y3
-	VXORPS     Y4, Y4, Y4
-	VXORPS     Y5, Y5, Y5
-	VXORPS     Y6, Y6, Y6
-	VXORPS     Y7, Y7, Y7
-	VXORPS     Y8, Y8, Y8
-	VXORPS     Y9, Y9, Y9
-	VXORPS     Y10, Y10, Y10
-	VXORPS     Y11, Y11, Y11
-	MOVQ       BX, R13
-	PREFETCHT0 (R13)
-	ADDQ       R9, R13
-	PREFETCHT0 (R13)
-	ADDQ       R9, R13
-	PREFETCHT0 (R13)
-	ADDQ       R9, R13
-	PREFETCHT0 (R13)
-	ADDQ       R9, R13
-	PREFETCHT0 (R13)
-	ADDQ       R9, R13
-	PREFETCHT0 (R13)
-	MOVQ       96(AX), R13
-	SHRQ       $0x01, R13
-	JZ         rest
-
-loop:
-	PREFETCHT1   (SI)
-	VMOVUPS      (DX), Y12
-	VMOVUPS      32(DX), Y13
-	VBROADCASTSS (CX), Y14
-	VFMADD231PS  Y14, Y12, Y0
-	VFMADD231PS  Y14, Y13, Y1
-	VBROADCASTSS (CX)(DI*1), Y14
-	VFMADD231PS  Y14, Y12, Y2
-	VFMADD231PS  Y14, Y13, Y3
-	VBROADCASTSS (CX)(DI*2), Y14
-	VFMADD231PS  Y14, Y12, Y4
-	VFMADD231PS  Y14, Y13, Y5
-	VBROADCASTSS (CX)(R11*1), Y14
-	VFMADD231PS  Y14, Y12, Y6
-	VFMADD231PS  Y14, Y13, Y7
-	VBROADCASTSS (CX)(DI*4), Y14
-	VFMADD231PS  Y14, Y12, Y8
-	VFMADD231PS  Y14, Y13, Y9
-	VBROADCASTSS (R12), Y14
-	VFMADD231PS  Y14, Y12, Y10
-	VFMADD231PS  Y14, Y13, Y11
-	VMOVUPS      (DX)(R8*1), Y12
-	VMOVUPS      32(DX)(R8*1), Y13
-	VBROADCASTSS 4(CX), Y14
-	VFMADD231PS  Y14, Y12, Y0
-	VFMADD231PS  Y14, Y13, Y1
-	VBROADCASTSS 4(CX)(DI*1), Y14
-	VFMADD231PS  Y14, Y12, Y2
-	VFMADD231PS  Y14, Y13, Y3
-	VBROADCASTSS 4(CX)(DI*2), Y14
-	VFMADD231PS  Y14, Y12, Y4
-	VFMADD231PS  Y14, Y13, Y5
-	VBROADCASTSS 4(CX)(R11*1), Y14
-	VFMADD231PS  Y14, Y12, Y6
-	VFMADD231PS  Y14, Y13, Y7
-	VBROADCASTSS 4(CX)(DI*4), Y14
-	VFMADD231PS  Y14, Y12, Y8
-	VFMADD231PS  Y14, Y13, Y9
-	VBROADCASTSS 4(R12), Y14
-	VFMADD231PS  Y14, Y12, Y10
-	VFMADD231PS  Y14, Y13, Y11
-	LEAQ         (DX)(R8*2), DX
-	ADDQ         $0x08, CX
-	ADDQ         $0x08, R12
-	ADDQ         R10, SI
-	DECQ         R13
-	JNZ          loop
-
-rest:
-	MOVQ         96(AX), R13
-	TESTQ        $0x00000001, R13
-	JZ           done
-	VMOVUPS      (DX), Y12
-	VMOVUPS      32(DX), Y13
-	VBROADCASTSS (CX), Y14
-	VFMADD231PS  Y14, Y12, Y0
-	VFMADD231PS  Y14, Y13, Y1
-	VBROADCASTSS (CX)(DI*1), Y14
-	VFMADD231PS  Y14, Y12, Y2
-	VFMADD231PS  Y14, Y13, Y3
-	VBROADCASTSS (CX)(DI*2), Y14
-	VFMADD231PS  Y14, Y12, Y4
-	VFMADD231PS  Y14, Y13, Y5
-	VBROADCASTSS (CX)(R11*1), Y14
-	VFMADD231PS  Y14, Y12, Y6
-	VFMADD231PS  Y14, Y13, Y7
-	VBROADCASTSS (CX)(DI*4), Y14
-	VFMADD231PS  Y14, Y12, Y8
-	VFMADD231PS  Y14, Y13, Y9
-	VBROADCASTSS (R12), Y14
-	VFMADD231PS  Y14, Y12, Y10
-	VFMADD231PS  Y14, Y13, Y11
-
-done:
-	MOVQ         128(AX), CX
-	TESTQ        $0x00000001, CX
-	JZ           scaled
-	VBROADCASTSS 184(AX), Y12
-	VMULPS       Y12, Y0, Y0
-	VMULPS       Y12, Y1, Y1
-	VMULPS       Y12, Y2, Y2
-	VMULPS       Y12, Y3, Y3
-	VMULPS       Y12, Y4, Y4
-	VMULPS       Y12, Y5, Y5
-	VMULPS       Y12, Y6, Y6
-	VMULPS       Y12, Y7, Y7
-	VMULPS       Y12, Y8, Y8
-	VMULPS       Y12, Y9, Y9
-	VMULPS       Y12, Y10, Y10
-	VMULPS       Y12, Y11, Y11
-
-scaled:
-	MOVQ   120(AX), DX
-	CMPQ   DX, $0x10
-	JNE    partial
-	TESTQ  $0x00000008, CX
-	JNZ    partial
-	TESTQ  $0x00000002, CX
-	JZ     wholeadd
-	MOVQ   BX, DX
-	VADDPS (DX), Y0, Y0
-	VADDPS 32(DX), Y1, Y1
-	ADDQ   R9, DX
-	VADDPS (DX), Y2, Y2
-	VADDPS 32(DX), Y3, Y3
-	ADDQ   R9, DX
-	VADDPS (DX), Y4, Y4
-	VADDPS 32(DX), Y5, Y5
-	ADDQ   R9, DX
-	VADDPS (DX), Y6, Y6
-	VADDPS 32(DX), Y7, Y7
-	ADDQ   R9, DX
-	VADDPS (DX), Y8, Y8
-	VADDPS 32(DX), Y9, Y9
-	ADDQ   R9, DX
-	VADDPS (DX), Y10, Y10
-	VADDPS 32(DX), Y11, Y11
-
-wholeadd:
-	TESTQ        $0x00000004, CX
-	JZ           wholebeta
-	VBROADCASTSS 188(AX), Y12
-	MOVQ         BX, CX
-	VFMADD231PS  (CX), Y12, Y0
-	VFMADD231PS  32(CX), Y12, Y1
-	ADDQ         R9, CX
-	VFMADD231PS  (CX), Y12, Y2
-	VFMADD231PS  32(CX), Y12, Y3
-	ADDQ         R9, CX
-	VFMADD231PS  (CX), Y12, Y4
-	VFMADD231PS  32(CX), Y12, Y5
-	ADDQ         R9, CX
-	VFMADD231PS  (CX), Y12, Y6
-	VFMADD231PS  32(CX), Y12, Y7
-	ADDQ         R9, CX
-	VFMADD231PS  (CX), Y12, Y8
-	VFMADD231PS  32(CX), Y12, Y9
-	ADDQ         R9, CX
-	VFMADD231PS  (CX), Y12, Y10
-	VFMADD231PS  32(CX), Y12, Y11
-
-wholebeta:
-	MOVQ    BX, CX
-	VMOVUPS Y0, (CX)
-	VMOVUPS Y1, 32(CX)
-	ADDQ    R9, CX
-	VMOVUPS Y2, (CX)
-	VMOVUPS Y3, 32(CX)
-	ADDQ    R9, CX
-	VMOVUPS Y4, (CX)
-	VMOVUPS Y5, 32(CX)
-	ADDQ    R9, CX
-	VMOVUPS Y6, (CX)
-	VMOVUPS Y7, 32(CX)
-	ADDQ    R9, CX
-	VMOVUPS Y8, (CX)
-	VMOVUPS Y9, 32(CX)
-	ADDQ    R9, CX
-	VMOVUPS Y10, (CX)
-	VMOVUPS Y11, 32(CX)
-	JMP     stored
-
-partial:
-	MOVQ       120(AX), DX
-	LEAQ       masks<>+0(SB), R12
-	SHLQ       $0x02, DX
-	SUBQ       DX, R12
-	VMOVUPS    128(R12), Y12
-	VMOVUPS    160(R12), Y13
-	TESTQ      $0x00000002, CX
-	JZ         maskedadd
-	MOVQ       BX, DX
-	VMASKMOVPS (DX), Y12, Y14
-	VADDPS     Y14, Y0, Y0
-	VMASKMOVPS 32(DX), Y13, Y14
-	VADDPS     Y14, Y1, Y1
-	ADDQ       R9, DX
-	VMASKMOVPS (DX), Y12, Y14
-	VADDPS     Y14, Y2, Y2
-	VMASKMOVPS 32(DX), Y13, Y14
-	VADDPS     Y14, Y3, Y3
-	ADDQ       R9, DX
-	VMASKMOVPS (DX), Y12, Y14
-	VADDPS     Y14, Y4, Y4
-	VMASKMOVPS 32(DX), Y13, Y14
-	VADDPS     Y14, Y5, Y5
-	ADDQ       R9, DX
-	VMASKMOVPS (DX), Y12, Y14
-	VADDPS     Y14, Y6, Y6
-	VMASKMOVPS 32(DX), Y13, Y14
-	VADDPS     Y14, Y7, Y7
-	ADDQ       R9, DX
-	VMASKMOVPS (DX), Y12, Y14
-	VADDPS     Y14, Y8, Y8
-	VMASKMOVPS 32(DX), Y13, Y14
-	VADDPS     Y14, Y9, Y9
-	ADDQ       R9, DX
-	VMASKMOVPS (DX), Y12, Y14
-	VADDPS     Y14, Y10, Y10
-	VMASKMOVPS 32(DX), Y13, Y14
-	VADDPS     Y14, Y11, Y11
-
-maskedadd:
-	TESTQ        $0x00000004, CX
-	JZ           maskedbeta
-	VBROADCASTSS 188(AX), Y14
-	MOVQ         BX, DX
-	VMASKMOVPS   (DX), Y12, Y15
-	VFMADD231PS  Y15, Y14, Y0
-	VMASKMOVPS   32(DX), Y13, Y15
-	VFMADD231PS  Y15, Y14, Y1
-	ADDQ         R9, DX
-	VMASKMOVPS   (DX), Y12, Y15
-	VFMADD231PS  Y15, Y14, Y2
-	VMASKMOVPS   32(DX), Y13, Y15
-	VFMADD231PS  Y15, Y14, Y3
-	ADDQ         R9, DX
-	VMASKMOVPS   (DX), Y12, Y15
-	VFMADD231PS  Y15, Y14, Y4
-	VMASKMOVPS   32(DX), Y13, Y15
-	VFMADD231PS  Y15, Y14, Y5
-	ADDQ         R9, DX
-	VMASKMOVPS   (DX), Y12, Y15
-	VFMADD231PS  Y15, Y14, Y6
-	VMASKMOVPS   32(DX), Y13, Y15
-	VFMADD231PS  Y15, Y14, Y7
-	ADDQ         R9, DX
-	VMASKMOVPS   (DX), Y12, Y15
-	VFMADD231PS  Y15, Y14, Y8
-	VMASKMOVPS   32(DX), Y13, Y15
-	VFMADD231PS  Y15, Y14, Y9
-	ADDQ         R9, DX
-	VMASKMOVPS   (DX), Y12, Y15
-	VFMADD231PS  Y15, Y14, Y10
-	VMASKMOVPS   32(DX), Y13, Y15
-	VFMADD231PS  Y15, Y14, Y11
-
-maskedbeta:
-	TESTQ      $0x00000008, CX
-	JNZ        lower
-	MOVQ       BX, CX
-	VMASKMOVPS Y0, Y12, (CX)
-	VMASKMOVPS Y1, Y13, 32(CX)
-	ADDQ       R9, CX
-	VMASKMOVPS Y2, Y12, (CX)
-	VMASKMOVPS Y3, Y13, 32(CX)
-	ADDQ       R9, CX
-	VMASKMOVPS Y4, Y12, (CX)
-	VMASKMOVPS Y5, Y13, 32(CX)
-	ADDQ       R9, CX
-	VMASKMOVPS Y6, Y12, (CX)
-	VMASKMOVPS Y7, Y13, 32(CX)
-	ADDQ       R9, CX
-	VMASKMOVPS Y8, Y12, (CX)
-	VMASKMOVPS Y9, Y13, 32(CX)
-	ADDQ       R9, CX
-	VMASKMOVPS Y10, Y12, (CX)
-	VMASKMOVPS Y11, Y13, 32(CX)
-	JMP        stored
-
-lower:
-	MOVQ       120(AX), DX
-	MOVQ       16(SP), CX
-	MOVQ       $-1, R12
-	BZHIQ      DX, R12, R12
-	MOVQ       BX, DX
-	MOVQ       CX, R13
-	SHRQ       $0x10, R13
-	ANDQ       R12, R13
-	POPCNTQ    R13, R13
-	LEAQ       masks<>+0(SB), R14
-	SHLQ       $0x02, R13
-	SUBQ       R13, R14
-	VMOVUPS    128(R14), Y12
-	VMOVUPS    160(R14), Y13
-	VMASKMOVPS Y0, Y12, (DX)
-	VMASKMOVPS Y1, Y13, 32(DX)
-	LEAQ       1(CX)(CX*1), CX
-	ADDQ       R9, DX
-	MOVQ       CX, R13
-	SHRQ       $0x10, R13
-	ANDQ       R12, R13
-	POPCNTQ    R13, R13
-	LEAQ       masks<>+0(SB), R14
-	SHLQ       $0x02, R13
-	SUBQ       R13, R14
-	VMOVUPS    128(R14), Y12
-	VMOVUPS    160(R14), Y13
-	VMASKMOVPS Y2, Y12, (DX)
-	VMASKMOVPS Y3, Y13, 32(DX)
-	LEAQ       1(CX)(CX*1), CX
-	ADDQ       R9, DX
-	MOVQ       CX, R13
-	SHRQ       $0x10, R13
-	ANDQ       R12, R13
-	POPCNTQ    R13, R13
-	LEAQ       masks<>+0(SB), R14
-	SHLQ       $0x02, R13
-	SUBQ       R13, R14
-	VMOVUPS    128(R14), Y12
-	VMOVUPS    160(R14), Y13
-	VMASKMOVPS Y4, Y12, (DX)
-	VMASKMOVPS Y5, Y13, 32(DX)
-	LEAQ       1(CX)(CX*1), CX
-	ADDQ       R9, DX
-	MOVQ       CX, R13
-	SHRQ       $0x10, R13
-	ANDQ       R12, R13
-	POPCNTQ    R13, R13
-	LEAQ       masks<>+0(SB), R14
-	SHLQ       $0x02, R13
-	SUBQ       R13, R14
-	VMOVUPS    128(R14), Y12
-	VMOVUPS    160(R14), Y13
-	VMASKMOVPS Y6, Y12, (DX)
-	VMASKMOVPS Y7, Y13, 32(DX)
-	LEAQ       1(CX)(CX*1), CX
-	ADDQ       R9, DX
-	MOVQ       CX, R13
-	SHRQ       $0x10, R13
-	ANDQ       R12, R13
-	POPCNTQ    R13, R13
-	LEAQ       masks<>+0(SB), R14
-	SHLQ       $0x02, R13
-	SUBQ       R13, R14
-	VMOVUPS    128(R14), Y12
-	VMOVUPS    160(R14), Y13
-	VMASKMOVPS Y8, Y12, (DX)
-	VMASKMOVPS Y9, Y13, 32(DX)
-	LEAQ       1(CX)(CX*1), CX
-	ADDQ       R9, DX
-	MOVQ       CX, R13
-	SHRQ       $0x10, R13
-	ANDQ       R12, R13
-	POPCNTQ    R13, R13
-	LEAQ       masks<>+0(SB), R12
-	SHLQ       $0x02, R13
-	SUBQ       R13, R12
-	VMOVUPS    128(R12), Y12
-	VMOVUPS    160(R12), Y13
-	VMASKMOVPS Y10, Y12, (DX)
-	VMASKMOVPS Y11, Y13, 32(DX)
-	LEAQ       1(CX)(CX*1), CX
-	MOVQ       CX, 16(SP)
-
-stored:
-	ADDQ R9, BX
-	ADDQ R9, BX
-	ADDQ R9, BX
-	ADDQ R9, BX
-	ADDQ R9, BX
-	ADDQ R9, BX
-
-	// next tile
-	MOVQ 112(AX), CX
-	SHLQ $0x02, CX
-	ADDQ CX, 8(SP)
-	DECQ (SP)
-	JNZ  tile
-	VZEROUPPER
-	RET
-
-// func sTileByCol1x16AVX2(t *byte)
-// Requires: AVX, BMI2, CMOV, FMA3, MMX+, POPCNT
-TEXT ·sTileByCol1x16AVX2(SB), NOSPLIT, $24-8
-	MOVQ    t+0(FP), AX
-	MOVQ    104(AX), CX
-	MOVQ    CX, (SP)
-	MOVQ    (AX), CX
-	MOVQ    CX, 8(SP)
-	MOVQ    136(AX), CX
-	MOVQ    $+47, DX
-	CMPQ    CX, DX
-	CMOVQGT DX, CX
-	ADDQ    $0x11, CX
-	MOVQ    $-1, DX
-	BZHIQ   CX, DX, DX
-	MOVQ    DX, 16(SP)
-	MOVQ    48(AX), BX
-	MOVQ    152(AX), SI
-	MOVQ    72(AX), DI
-	SHLQ    $0x02, DI
-	MOVQ    80(AX), R8
-	SHLQ    $0x02, R8
-	MOVQ    88(AX), R9
-	SHLQ    $0x02, R9
-	MOVQ    176(AX), R10
-	SHLQ    $0x02, R10
-
-tile:
-	MOVQ       8(SP), CX
-	MOVQ       24(AX), DX
-	VXORPS     Y0, Y0, Y0
-	VXORPS     Y1, Y1, Y1
-	MOVQ       BX, R11
-	PREFETCHT0 (R11)
-	MOVQ       96(AX), R11
-	SHRQ       $0x01, R11
-	JZ         rest
-
-loop:
-	PREFETCHT1   (SI)
-	VMOVUPS      (DX), Y2
-	VMOVUPS      32(DX), Y3
-	VBROADCASTSS (CX), Y4
-	VFMADD231PS  Y4, Y2, Y0
-	VFMADD231PS  Y4, Y3, Y1
-	VMOVUPS      (DX)(R8*1), Y2
-	VMOVUPS      32(DX)(R8*1), Y3
-	VBROADCASTSS (CX)(DI*1), Y4
-	VFMADD231PS  Y4, Y2, Y0
-	VFMADD231PS  Y4, Y3, Y1
-	LEAQ         (DX)(R8*2), DX
-	LEAQ         (CX)(DI*2), CX
-	ADDQ         R10, SI
-	DECQ         R11
-	JNZ          loop
-
-rest:
-	MOVQ         96(AX), R11
-	TESTQ        $0x00000001, R11
-	JZ           done
-	VMOVUPS      (DX), Y2
-	VMOVUPS      32(DX), Y3
-	VBROADCASTSS (CX), Y4
-	VFMADD231PS  Y4, Y2, Y0
-	VFMADD231PS  Y4, Y3, Y1
-
-done:
-	MOVQ         128(AX), CX
-	TESTQ        $0x00000001, CX
-	JZ           scaled
-	VBROADCASTSS 184(AX), Y2
-	VMULPS       Y2, Y0, Y0
-	VMULPS       Y2, Y1, Y1
-
-scaled:
-	MOVQ   120(AX), DX
-	CMPQ   DX, $0x10
-	JNE    partial
-	TESTQ  $0x00000008, CX
-	JNZ    partial
-	TESTQ  $0x00000002, CX
-	JZ     wholeadd
-	MOVQ   BX, DX
-	VADDPS (DX), Y0, Y0
-	VADDPS 32(DX), Y1, Y1
-
-wholeadd:
-	TESTQ        $0x00000004, CX
-	JZ           wholebeta
-	VBROADCASTSS 188(AX), Y2
-	MOVQ         BX, CX
-	VFMADD231PS  (CX), Y2, Y0
-	VFMADD231PS  32(CX), Y2, Y1
-
-wholebeta:
-	MOVQ    BX, CX
-	VMOVUPS Y0, (CX)
-	VMOVUPS Y1, 32(CX)
-	JMP     stored
-
-partial:
-	MOVQ       120(AX), DX
-	LEAQ       masks<>+0(SB), R11
-	SHLQ       $0x02, DX
-	SUBQ       DX, R11
-	VMOVUPS    128(R11), Y2
-	VMOVUPS    160(R11), Y3
-	TESTQ      $0x00000002, CX
-	JZ         maskedadd
-	MOVQ       BX, DX
-	VMASKMOVPS (DX), Y2, Y4
-	VADDPS     Y4, Y0, Y0
-	VMASKMOVPS 32(DX), Y3, Y4
-	VADDPS     Y4, Y1, Y1
-
-maskedadd:
-	TESTQ        $0x00000004, CX
-	JZ           maskedbeta
-	VBROADCASTSS 188(AX), Y4
-	MOVQ         BX, DX
-	VMASKMOVPS   (DX), Y2, Y5
-	VFMADD231PS  Y5, Y4, Y0
-	VMASKMOVPS   32(DX), Y3, Y5
-	VFMADD231PS  Y5, Y4, Y1
-
-maskedbeta:
-	TESTQ      $0x00000008, CX
-	JNZ        lower
-	MOVQ       BX, CX
-	VMASKMOVPS Y0, Y2, (CX)
-	VMASKMOVPS Y1, Y3, 32(CX)
-	JMP        stored
-
-lower:
-	MOVQ       120(AX), DX
-	MOVQ       16(SP), CX
-	MOVQ       $-1, R11
-	BZHIQ      DX, R11, R11
-	MOVQ       BX, DX
-	MOVQ       CX, R12
-	SHRQ       $0x10, R12
-	ANDQ       R11, R12
-	POPCNTQ    R12, R12
-	LEAQ       masks<>+0(SB), R11
-	SHLQ       $0x02, R12
-	SUBQ       R12, R11
-	VMOVUPS    128(R11), Y2
-	VMOVUPS    160(R11), Y3
-	VMASKMOVPS Y0, Y2, (DX)
-	VMASKMOVPS Y1, Y3, 32(DX)
-	LEAQ       1(CX)(CX*1), CX
-	MOVQ       CX, 16(SP)
-
-stored:
-	ADDQ R9, BX
-
-	// next tile
-	MOVQ 112(AX), CX
-	SHLQ $0x02, CX
-	ADDQ CX, 8(SP)
-	DECQ (SP)
-	JNZ  tile
-	VZEROUPPER
-	RET
-
 // func sTileByCol2x16AVX2(t *byte)
 // Requires: AVX, BMI2, CMOV, FMA3, MMX+, POPCNT
-TEXT ·sTileByCol2x16AVX2(SB), NOSPLIT, $24-8
+TEXT ·sTileByCol2x16AVX2(SB), NOSPLIT, $32-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -4819,15 +5066,12 @@ TEXT ·sTileByCol2x16AVX2(SB), NOSPLIT, $24-8
 	BZHIQ   CX, DX, DX
 	MOVQ    DX, 16(SP)
 	MOVQ    48(AX), BX
-	MOVQ    152(AX), SI
-	MOVQ    72(AX), DI
+	MOVQ    72(AX), SI
+	SHLQ    $0x02, SI
+	MOVQ    80(AX), DI
 	SHLQ    $0x02, DI
-	MOVQ    80(AX), R8
+	MOVQ    88(AX), R8
 	SHLQ    $0x02, R8
-	MOVQ    88(AX), R9
-	SHLQ    $0x02, R9
-	MOVQ    176(AX), R10
-	SHLQ    $0x02, R10
 
 tile:
 	MOVQ       8(SP), CX
@@ -4836,16 +5080,25 @@ tile:
 	VXORPS     Y1, Y1, Y1
 	VXORPS     Y2, Y2, Y2
 	VXORPS     Y3, Y3, Y3
-	MOVQ       BX, R11
-	PREFETCHT0 (R11)
-	ADDQ       R9, R11
-	PREFETCHT0 (R11)
-	MOVQ       96(AX), R11
-	SHRQ       $0x01, R11
-	JZ         rest
+	MOVQ       BX, R9
+	PREFETCHT0 (R9)
+	ADDQ       R8, R9
+	PREFETCHT0 (R9)
+	MOVQ       152(AX), R9
+	MOVQ       176(AX), R10
+	SHLQ       $0x02, R10
+	MOVQ       96(AX), R12
+	SHRQ       $0x01, R12
+	MOVQ       184(AX), R11
+	CMPQ       R11, R12
+	CMOVQGT    R12, R11
+	SUBQ       R11, R12
+	MOVQ       R12, 24(SP)
+	TESTQ      R11, R11
+	JZ         idle
 
 loop:
-	PREFETCHT1   (SI)
+	PREFETCHT1   (R9)
 	VMOVUPS      (DX), Y4
 	VMOVUPS      32(DX), Y5
 	VBROADCASTSS (CX), Y6
@@ -4854,21 +5107,28 @@ loop:
 	VBROADCASTSS 4(CX), Y6
 	VFMADD231PS  Y6, Y4, Y2
 	VFMADD231PS  Y6, Y5, Y3
-	VMOVUPS      (DX)(R8*1), Y4
-	VMOVUPS      32(DX)(R8*1), Y5
-	VBROADCASTSS (CX)(DI*1), Y6
+	VMOVUPS      (DX)(DI*1), Y4
+	VMOVUPS      32(DX)(DI*1), Y5
+	VBROADCASTSS (CX)(SI*1), Y6
 	VFMADD231PS  Y6, Y4, Y0
 	VFMADD231PS  Y6, Y5, Y1
-	VBROADCASTSS 4(CX)(DI*1), Y6
+	VBROADCASTSS 4(CX)(SI*1), Y6
 	VFMADD231PS  Y6, Y4, Y2
 	VFMADD231PS  Y6, Y5, Y3
-	LEAQ         (DX)(R8*2), DX
-	LEAQ         (CX)(DI*2), CX
-	ADDQ         R10, SI
+	LEAQ         (DX)(DI*2), DX
+	LEAQ         (CX)(SI*2), CX
+	ADDQ         R10, R9
 	DECQ         R11
 	JNZ          loop
 
-rest:
+	// the rounds that fetch nothing touch the argument block
+idle:
+	MOVQ         AX, R9
+	XORQ         R10, R10
+	MOVQ         24(SP), R11
+	MOVQ         $0x00000000, 24(SP)
+	TESTQ        R11, R11
+	JNZ          loop
 	MOVQ         96(AX), R11
 	TESTQ        $0x00000001, R11
 	JZ           done
@@ -4885,7 +5145,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 184(AX), Y4
+	VBROADCASTSS 192(AX), Y4
 	VMULPS       Y4, Y0, Y0
 	VMULPS       Y4, Y1, Y1
 	VMULPS       Y4, Y2, Y2
@@ -4902,18 +5162,18 @@ scaled:
 	MOVQ   BX, DX
 	VADDPS (DX), Y0, Y0
 	VADDPS 32(DX), Y1, Y1
-	ADDQ   R9, DX
+	ADDQ   R8, DX
 	VADDPS (DX), Y2, Y2
 	VADDPS 32(DX), Y3, Y3
 
 wholeadd:
 	TESTQ        $0x00000004, CX
 	JZ           wholebeta
-	VBROADCASTSS 188(AX), Y4
+	VBROADCASTSS 196(AX), Y4
 	MOVQ         BX, CX
 	VFMADD231PS  (CX), Y4, Y0
 	VFMADD231PS  32(CX), Y4, Y1
-	ADDQ         R9, CX
+	ADDQ         R8, CX
 	VFMADD231PS  (CX), Y4, Y2
 	VFMADD231PS  32(CX), Y4, Y3
 
@@ -4921,18 +5181,18 @@ wholebeta:
 	MOVQ    BX, CX
 	VMOVUPS Y0, (CX)
 	VMOVUPS Y1, 32(CX)
-	ADDQ    R9, CX
+	ADDQ    R8, CX
 	VMOVUPS Y2, (CX)
 	VMOVUPS Y3, 32(CX)
 	JMP     stored
 
 partial:
 	MOVQ       120(AX), DX
-	LEAQ       masks<>+0(SB), R11
+	LEAQ       masks<>+0(SB), R9
 	SHLQ       $0x02, DX
-	SUBQ       DX, R11
-	VMOVUPS    128(R11), Y4
-	VMOVUPS    160(R11), Y5
+	SUBQ       DX, R9
+	VMOVUPS    128(R9), Y4
+	VMOVUPS    160(R9), Y5
 	TESTQ      $0x00000002, CX
 	JZ         maskedadd
 	MOVQ       BX, DX
@@ -4940,7 +5200,7 @@ partial:
 	VADDPS     Y6, Y0, Y0
 	VMASKMOVPS 32(DX), Y5, Y6
 	VADDPS     Y6, Y1, Y1
-	ADDQ       R9, DX
+	ADDQ       R8, DX
 	VMASKMOVPS (DX), Y4, Y6
 	VADDPS     Y6, Y2, Y2
 	VMASKMOVPS 32(DX), Y5, Y6
@@ -4949,13 +5209,13 @@ partial:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 188(AX), Y6
+	VBROADCASTSS 196(AX), Y6
 	MOVQ         BX, DX
 	VMASKMOVPS   (DX), Y4, Y7
 	VFMADD231PS  Y7, Y6, Y0
 	VMASKMOVPS   32(DX), Y5, Y7
 	VFMADD231PS  Y7, Y6, Y1
-	ADDQ         R9, DX
+	ADDQ         R8, DX
 	VMASKMOVPS   (DX), Y4, Y7
 	VFMADD231PS  Y7, Y6, Y2
 	VMASKMOVPS   32(DX), Y5, Y7
@@ -4967,7 +5227,7 @@ maskedbeta:
 	MOVQ       BX, CX
 	VMASKMOVPS Y0, Y4, (CX)
 	VMASKMOVPS Y1, Y5, 32(CX)
-	ADDQ       R9, CX
+	ADDQ       R8, CX
 	VMASKMOVPS Y2, Y4, (CX)
 	VMASKMOVPS Y3, Y5, 32(CX)
 	JMP        stored
@@ -4975,39 +5235,39 @@ maskedbeta:
 lower:
 	MOVQ       120(AX), DX
 	MOVQ       16(SP), CX
-	MOVQ       $-1, R11
-	BZHIQ      DX, R11, R11
+	MOVQ       $-1, R9
+	BZHIQ      DX, R9, R9
 	MOVQ       BX, DX
-	MOVQ       CX, R12
-	SHRQ       $0x10, R12
-	ANDQ       R11, R12
-	POPCNTQ    R12, R12
-	LEAQ       masks<>+0(SB), R13
-	SHLQ       $0x02, R12
-	SUBQ       R12, R13
-	VMOVUPS    128(R13), Y4
-	VMOVUPS    160(R13), Y5
+	MOVQ       CX, R10
+	SHRQ       $0x10, R10
+	ANDQ       R9, R10
+	POPCNTQ    R10, R10
+	LEAQ       masks<>+0(SB), R11
+	SHLQ       $0x02, R10
+	SUBQ       R10, R11
+	VMOVUPS    128(R11), Y4
+	VMOVUPS    160(R11), Y5
 	VMASKMOVPS Y0, Y4, (DX)
 	VMASKMOVPS Y1, Y5, 32(DX)
 	LEAQ       1(CX)(CX*1), CX
-	ADDQ       R9, DX
-	MOVQ       CX, R12
-	SHRQ       $0x10, R12
-	ANDQ       R11, R12
-	POPCNTQ    R12, R12
-	LEAQ       masks<>+0(SB), R11
-	SHLQ       $0x02, R12
-	SUBQ       R12, R11
-	VMOVUPS    128(R11), Y4
-	VMOVUPS    160(R11), Y5
+	ADDQ       R8, DX
+	MOVQ       CX, R10
+	SHRQ       $0x10, R10
+	ANDQ       R9, R10
+	POPCNTQ    R10, R10
+	LEAQ       masks<>+0(SB), R9
+	SHLQ       $0x02, R10
+	SUBQ       R10, R9
+	VMOVUPS    128(R9), Y4
+	VMOVUPS    160(R9), Y5
 	VMASKMOVPS Y2, Y4, (DX)
 	VMASKMOVPS Y3, Y5, 32(DX)
 	LEAQ       1(CX)(CX*1), CX
 	MOVQ       CX, 16(SP)
 
 stored:
-	ADDQ R9, BX
-	ADDQ R9, BX
+	ADDQ R8, BX
+	ADDQ R8, BX
 
 	// next tile
 	MOVQ 112(AX), CX
@@ -5020,7 +5280,7 @@ stored:
 
 // func sTileByCol3x16AVX2(t *byte)
 // Requires: AVX, BMI2, CMOV, FMA3, MMX+, POPCNT
-TEXT ·sTileByCol3x16AVX2(SB), NOSPLIT, $24-8
+TEXT ·sTileByCol3x16AVX2(SB), NOSPLIT, $32-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -5035,15 +5295,12 @@ TEXT ·sTileByCol3x16AVX2(SB), NOSPLIT, $24-8
 	BZHIQ   CX, DX, DX
 	MOVQ    DX, 16(SP)
 	MOVQ    48(AX), BX
-	MOVQ    152(AX), SI
-	MOVQ    72(AX), DI
+	MOVQ    72(AX), SI
+	SHLQ    $0x02, SI
+	MOVQ    80(AX), DI
 	SHLQ    $0x02, DI
-	MOVQ    80(AX), R8
+	MOVQ    88(AX), R8
 	SHLQ    $0x02, R8
-	MOVQ    88(AX), R9
-	SHLQ    $0x02, R9
-	MOVQ    176(AX), R10
-	SHLQ    $0x02, R10
 
 tile:
 	MOVQ       8(SP), CX
@@ -5054,18 +5311,27 @@ tile:
 	VXORPS     Y3, Y3, Y3
 	VXORPS     Y4, Y4, Y4
 	VXORPS     Y5, Y5, Y5
-	MOVQ       BX, R11
-	PREFETCHT0 (R11)
-	ADDQ       R9, R11
-	PREFETCHT0 (R11)
-	ADDQ       R9, R11
-	PREFETCHT0 (R11)
-	MOVQ       96(AX), R11
-	SHRQ       $0x01, R11
-	JZ         rest
+	MOVQ       BX, R9
+	PREFETCHT0 (R9)
+	ADDQ       R8, R9
+	PREFETCHT0 (R9)
+	ADDQ       R8, R9
+	PREFETCHT0 (R9)
+	MOVQ       152(AX), R9
+	MOVQ       176(AX), R10
+	SHLQ       $0x02, R10
+	MOVQ       96(AX), R12
+	SHRQ       $0x01, R12
+	MOVQ       184(AX), R11
+	CMPQ       R11, R12
+	CMOVQGT    R12, R11
+	SUBQ       R11, R12
+	MOVQ       R12, 24(SP)
+	TESTQ      R11, R11
+	JZ         idle
 
 loop:
-	PREFETCHT1   (SI)
+	PREFETCHT1   (R9)
 	VMOVUPS      (DX), Y6
 	VMOVUPS      32(DX), Y7
 	VBROADCASTSS (CX), Y8
@@ -5077,24 +5343,31 @@ loop:
 	VBROADCASTSS 8(CX), Y8
 	VFMADD231PS  Y8, Y6, Y4
 	VFMADD231PS  Y8, Y7, Y5
-	VMOVUPS      (DX)(R8*1), Y6
-	VMOVUPS      32(DX)(R8*1), Y7
-	VBROADCASTSS (CX)(DI*1), Y8
+	VMOVUPS      (DX)(DI*1), Y6
+	VMOVUPS      32(DX)(DI*1), Y7
+	VBROADCASTSS (CX)(SI*1), Y8
 	VFMADD231PS  Y8, Y6, Y0
 	VFMADD231PS  Y8, Y7, Y1
-	VBROADCASTSS 4(CX)(DI*1), Y8
+	VBROADCASTSS 4(CX)(SI*1), Y8
 	VFMADD231PS  Y8, Y6, Y2
 	VFMADD231PS  Y8, Y7, Y3
-	VBROADCASTSS 8(CX)(DI*1), Y8
+	VBROADCASTSS 8(CX)(SI*1), Y8
 	VFMADD231PS  Y8, Y6, Y4
 	VFMADD231PS  Y8, Y7, Y5
-	LEAQ         (DX)(R8*2), DX
-	LEAQ         (CX)(DI*2), CX
-	ADDQ         R10, SI
+	LEAQ         (DX)(DI*2), DX
+	LEAQ         (CX)(SI*2), CX
+	ADDQ         R10, R9
 	DECQ         R11
 	JNZ          loop
 
-rest:
+	// the rounds that fetch nothing touch the argument block
+idle:
+	MOVQ         AX, R9
+	XORQ         R10, R10
+	MOVQ         24(SP), R11
+	MOVQ         $0x00000000, 24(SP)
+	TESTQ        R11, R11
+	JNZ          loop
 	MOVQ         96(AX), R11
 	TESTQ        $0x00000001, R11
 	JZ           done
@@ -5114,7 +5387,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 184(AX), Y6
+	VBROADCASTSS 192(AX), Y6
 	VMULPS       Y6, Y0, Y0
 	VMULPS       Y6, Y1, Y1
 	VMULPS       Y6, Y2, Y2
@@ -5133,24 +5406,24 @@ scaled:
 	MOVQ   BX, DX
 	VADDPS (DX), Y0, Y0
 	VADDPS 32(DX), Y1, Y1
-	ADDQ   R9, DX
+	ADDQ   R8, DX
 	VADDPS (DX), Y2, Y2
 	VADDPS 32(DX), Y3, Y3
-	ADDQ   R9, DX
+	ADDQ   R8, DX
 	VADDPS (DX), Y4, Y4
 	VADDPS 32(DX), Y5, Y5
 
 wholeadd:
 	TESTQ        $0x00000004, CX
 	JZ           wholebeta
-	VBROADCASTSS 188(AX), Y6
+	VBROADCASTSS 196(AX), Y6
 	MOVQ         BX, CX
 	VFMADD231PS  (CX), Y6, Y0
 	VFMADD231PS  32(CX), Y6, Y1
-	ADDQ         R9, CX
+	ADDQ         R8, CX
 	VFMADD231PS  (CX), Y6, Y2
 	VFMADD231PS  32(CX), Y6, Y3
-	ADDQ         R9, CX
+	ADDQ         R8, CX
 	VFMADD231PS  (CX), Y6, Y4
 	VFMADD231PS  32(CX), Y6, Y5
 
@@ -5158,21 +5431,21 @@ wholebeta:
 	MOVQ    BX, CX
 	VMOVUPS Y0, (CX)
 	VMOVUPS Y1, 32(CX)
-	ADDQ    R9, CX
+	ADDQ    R8, CX
 	VMOVUPS Y2, (CX)
 	VMOVUPS Y3, 32(CX)
-	ADDQ    R9, CX
+	ADDQ    R8, CX
 	VMOVUPS Y4, (CX)
 	VMOVUPS Y5, 32(CX)
 	JMP     stored
 
 partial:
 	MOVQ       120(AX), DX
-	LEAQ       masks<>+0(SB), R11
+	LEAQ       masks<>+0(SB), R9
 	SHLQ       $0x02, DX
-	SUBQ       DX, R11
-	VMOVUPS    128(R11), Y6
-	VMOVUPS    160(R11), Y7
+	SUBQ       DX, R9
+	VMOVUPS    128(R9), Y6
+	VMOVUPS    160(R9), Y7
 	TESTQ      $0x00000002, CX
 	JZ         maskedadd
 	MOVQ       BX, DX
@@ -5180,12 +5453,12 @@ partial:
 	VADDPS     Y8, Y0, Y0
 	VMASKMOVPS 32(DX), Y7, Y8
 	VADDPS     Y8, Y1, Y1
-	ADDQ       R9, DX
+	ADDQ       R8, DX
 	VMASKMOVPS (DX), Y6, Y8
 	VADDPS     Y8, Y2, Y2
 	VMASKMOVPS 32(DX), Y7, Y8
 	VADDPS     Y8, Y3, Y3
-	ADDQ       R9, DX
+	ADDQ       R8, DX
 	VMASKMOVPS (DX), Y6, Y8
 	VADDPS     Y8, Y4, Y4
 	VMASKMOVPS 32(DX), Y7, Y8
@@ -5194,18 +5467,18 @@ partial:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 188(AX), Y8
+	VBROADCASTSS 196(AX), Y8
 	MOVQ         BX, DX
 	VMASKMOVPS   (DX), Y6, Y9
 	VFMADD231PS  Y9, Y8, Y0
 	VMASKMOVPS   32(DX), Y7, Y9
 	VFMADD231PS  Y9, Y8, Y1
-	ADDQ         R9, DX
+	ADDQ         R8, DX
 	VMASKMOVPS   (DX), Y6, Y9
 	VFMADD231PS  Y9, Y8, Y2
 	VMASKMOVPS   32(DX), Y7, Y9
 	VFMADD231PS  Y9, Y8, Y3
-	ADDQ         R9, DX
+	ADDQ         R8, DX
 	VMASKMOVPS   (DX), Y6, Y9
 	VFMADD231PS  Y9, Y8, Y4
 	VMASKMOVPS   32(DX), Y7, Y9
@@ -5217,10 +5490,10 @@ maskedbeta:
 	MOVQ       BX, CX
 	VMASKMOVPS Y0, Y6, (CX)
 	VMASKMOVPS Y1, Y7, 32(CX)
-	ADDQ       R9, CX
+	ADDQ       R8, CX
 	VMASKMOVPS Y2, Y6, (CX)
 	VMASKMOVPS Y3, Y7, 32(CX)
-	ADDQ       R9, CX
+	ADDQ       R8, CX
 	VMASKMOVPS Y4, Y6, (CX)
 	VMASKMOVPS Y5, Y7, 32(CX)
 	JMP        stored
@@ -5228,53 +5501,53 @@ maskedbeta:
 lower:
 	MOVQ       120(AX), DX
 	MOVQ       16(SP), CX
-	MOVQ       $-1, R11
-	BZHIQ      DX, R11, R11
+	MOVQ       $-1, R9
+	BZHIQ      DX, R9, R9
 	MOVQ       BX, DX
-	MOVQ       CX, R12
-	SHRQ       $0x10, R12
-	ANDQ       R11, R12
-	POPCNTQ    R12, R12
-	LEAQ       masks<>+0(SB), R13
-	SHLQ       $0x02, R12
-	SUBQ       R12, R13
-	VMOVUPS    128(R13), Y6
-	VMOVUPS    160(R13), Y7
+	MOVQ       CX, R10
+	SHRQ       $0x10, R10
+	ANDQ       R9, R10
+	POPCNTQ    R10, R10
+	LEAQ       masks<>+0(SB), R11
+	SHLQ       $0x02, R10
+	SUBQ       R10, R11
+	VMOVUPS    128(R11), Y6
+	VMOVUPS    160(R11), Y7
 	VMASKMOVPS Y0, Y6, (DX)
 	VMASKMOVPS Y1, Y7, 32(DX)
 	LEAQ       1(CX)(CX*1), CX
-	ADDQ       R9, DX
-	MOVQ       CX, R12
-	SHRQ       $0x10, R12
-	ANDQ       R11, R12
-	POPCNTQ    R12, R12
-	LEAQ       masks<>+0(SB), R13
-	SHLQ       $0x02, R12
-	SUBQ       R12, R13
-	VMOVUPS    128(R13), Y6
-	VMOVUPS    160(R13), Y7
+	ADDQ       R8, DX
+	MOVQ       CX, R10
+	SHRQ       $0x10, R10
+	ANDQ       R9, R10
+	POPCNTQ    R10, R10
+	LEAQ       masks<>+0(SB), R11
+	SHLQ       $0x02, R10
+	SUBQ       R10, R11
+	VMOVUPS    128(R11), Y6
+	VMOVUPS    160(R11), Y7
 	VMASKMOVPS Y2, Y6, (DX)
 	VMASKMOVPS Y3, Y7, 32(DX)
 	LEAQ       1(CX)(CX*1), CX
-	ADDQ       R9, DX
-	MOVQ       CX, R12
-	SHRQ       $0x10, R12
-	ANDQ       R11, R12
-	POPCNTQ    R12, R12
-	LEAQ       masks<>+0(SB), R11
-	SHLQ       $0x02, R12
-	SUBQ       R12, R11
-	VMOVUPS    128(R11), Y6
-	VMOVUPS    160(R11), Y7
+	ADDQ       R8, DX
+	MOVQ       CX, R10
+	SHRQ       $0x10, R10
+	ANDQ       R9, R10
+	POPCNTQ    R10, R10
+	LEAQ       masks<>+0(SB), R9
+	SHLQ       $0x02, R10
+	SUBQ       R10, R9
+	VMOVUPS    128(R9), Y6
+	VMOVUPS    160(R9), Y7
 	VMASKMOVPS Y4, Y6, (DX)
 	VMASKMOVPS Y5, Y7, 32(DX)
 	LEAQ       1(CX)(CX*1), CX
 	MOVQ       CX, 16(SP)
 
 stored:
-	ADDQ R9, BX
-	ADDQ R9, BX
-	ADDQ R9, BX
+	ADDQ R8, BX
+	ADDQ R8, BX
+	ADDQ R8, BX
 
 	// next tile
 	MOVQ 112(AX), CX
@@ -5287,7 +5560,7 @@ stored:
 
 // func sTileByCol4x16AVX2(t *byte)
 // Requires: AVX, BMI2, CMOV, FMA3, MMX+, POPCNT
-TEXT ·sTileByCol4x16AVX2(SB), NOSPLIT, $24-8
+TEXT ·sTileByCol4x16AVX2(SB), NOSPLIT, $32-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -5302,15 +5575,12 @@ TEXT ·sTileByCol4x16AVX2(SB), NOSPLIT, $24-8
 	BZHIQ   CX, DX, DX
 	MOVQ    DX, 16(SP)
 	MOVQ    48(AX), BX
-	MOVQ    152(AX), SI
-	MOVQ    72(AX), DI
+	MOVQ    72(AX), SI
+	SHLQ    $0x02, SI
+	MOVQ    80(AX), DI
 	SHLQ    $0x02, DI
-	MOVQ    80(AX), R8
+	MOVQ    88(AX), R8
 	SHLQ    $0x02, R8
-	MOVQ    88(AX), R9
-	SHLQ    $0x02, R9
-	MOVQ    176(AX), R10
-	SHLQ    $0x02, R10
 
 tile:
 	MOVQ       8(SP), CX
@@ -5323,20 +5593,29 @@ tile:
 	VXORPS     Y5, Y5, Y5
 	VXORPS     Y6, Y6, Y6
 	VXORPS     Y7, Y7, Y7
-	MOVQ       BX, R11
-	PREFETCHT0 (R11)
-	ADDQ       R9, R11
-	PREFETCHT0 (R11)
-	ADDQ       R9, R11
-	PREFETCHT0 (R11)
-	ADDQ       R9, R11
-	PREFETCHT0 (R11)
-	MOVQ       96(AX), R11
-	SHRQ       $0x01, R11
-	JZ         rest
+	MOVQ       BX, R9
+	PREFETCHT0 (R9)
+	ADDQ       R8, R9
+	PREFETCHT0 (R9)
+	ADDQ       R8, R9
+	PREFETCHT0 (R9)
+	ADDQ       R8, R9
+	PREFETCHT0 (R9)
+	MOVQ       152(AX), R9
+	MOVQ       176(AX), R10
+	SHLQ       $0x02, R10
+	MOVQ       96(AX), R12
+	SHRQ       $0x01, R12
+	MOVQ       184(AX), R11
+	CMPQ       R11, R12
+	CMOVQGT    R12, R11
+	SUBQ       R11, R12
+	MOVQ       R12, 24(SP)
+	TESTQ      R11, R11
+	JZ         idle
 
 loop:
-	PREFETCHT1   (SI)
+	PREFETCHT1   (R9)
 	VMOVUPS      (DX), Y8
 	VMOVUPS      32(DX), Y9
 	VBROADCASTSS (CX), Y10
@@ -5351,27 +5630,34 @@ loop:
 	VBROADCASTSS 12(CX), Y10
 	VFMADD231PS  Y10, Y8, Y6
 	VFMADD231PS  Y10, Y9, Y7
-	VMOVUPS      (DX)(R8*1), Y8
-	VMOVUPS      32(DX)(R8*1), Y9
-	VBROADCASTSS (CX)(DI*1), Y10
+	VMOVUPS      (DX)(DI*1), Y8
+	VMOVUPS      32(DX)(DI*1), Y9
+	VBROADCASTSS (CX)(SI*1), Y10
 	VFMADD231PS  Y10, Y8, Y0
 	VFMADD231PS  Y10, Y9, Y1
-	VBROADCASTSS 4(CX)(DI*1), Y10
+	VBROADCASTSS 4(CX)(SI*1), Y10
 	VFMADD231PS  Y10, Y8, Y2
 	VFMADD231PS  Y10, Y9, Y3
-	VBROADCASTSS 8(CX)(DI*1), Y10
+	VBROADCASTSS 8(CX)(SI*1), Y10
 	VFMADD231PS  Y10, Y8, Y4
 	VFMADD231PS  Y10, Y9, Y5
-	VBROADCASTSS 12(CX)(DI*1), Y10
+	VBROADCASTSS 12(CX)(SI*1), Y10
 	VFMADD231PS  Y10, Y8, Y6
 	VFMADD231PS  Y10, Y9, Y7
-	LEAQ         (DX)(R8*2), DX
-	LEAQ         (CX)(DI*2), CX
-	ADDQ         R10, SI
+	LEAQ         (DX)(DI*2), DX
+	LEAQ         (CX)(SI*2), CX
+	ADDQ         R10, R9
 	DECQ         R11
 	JNZ          loop
 
-rest:
+	// the rounds that fetch nothing touch the argument block
+idle:
+	MOVQ         AX, R9
+	XORQ         R10, R10
+	MOVQ         24(SP), R11
+	MOVQ         $0x00000000, 24(SP)
+	TESTQ        R11, R11
+	JNZ          loop
 	MOVQ         96(AX), R11
 	TESTQ        $0x00000001, R11
 	JZ           done
@@ -5394,7 +5680,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 184(AX), Y8
+	VBROADCASTSS 192(AX), Y8
 	VMULPS       Y8, Y0, Y0
 	VMULPS       Y8, Y1, Y1
 	VMULPS       Y8, Y2, Y2
@@ -5415,30 +5701,30 @@ scaled:
 	MOVQ   BX, DX
 	VADDPS (DX), Y0, Y0
 	VADDPS 32(DX), Y1, Y1
-	ADDQ   R9, DX
+	ADDQ   R8, DX
 	VADDPS (DX), Y2, Y2
 	VADDPS 32(DX), Y3, Y3
-	ADDQ   R9, DX
+	ADDQ   R8, DX
 	VADDPS (DX), Y4, Y4
 	VADDPS 32(DX), Y5, Y5
-	ADDQ   R9, DX
+	ADDQ   R8, DX
 	VADDPS (DX), Y6, Y6
 	VADDPS 32(DX), Y7, Y7
 
 wholeadd:
 	TESTQ        $0x00000004, CX
 	JZ           wholebeta
-	VBROADCASTSS 188(AX), Y8
+	VBROADCASTSS 196(AX), Y8
 	MOVQ         BX, CX
 	VFMADD231PS  (CX), Y8, Y0
 	VFMADD231PS  32(CX), Y8, Y1
-	ADDQ         R9, CX
+	ADDQ         R8, CX
 	VFMADD231PS  (CX), Y8, Y2
 	VFMADD231PS  32(CX), Y8, Y3
-	ADDQ         R9, CX
+	ADDQ         R8, CX
 	VFMADD231PS  (CX), Y8, Y4
 	VFMADD231PS  32(CX), Y8, Y5
-	ADDQ         R9, CX
+	ADDQ         R8, CX
 	VFMADD231PS  (CX), Y8, Y6
 	VFMADD231PS  32(CX), Y8, Y7
 
@@ -5446,24 +5732,24 @@ wholebeta:
 	MOVQ    BX, CX
 	VMOVUPS Y0, (CX)
 	VMOVUPS Y1, 32(CX)
-	ADDQ    R9, CX
+	ADDQ    R8, CX
 	VMOVUPS Y2, (CX)
 	VMOVUPS Y3, 32(CX)
-	ADDQ    R9, CX
+	ADDQ    R8, CX
 	VMOVUPS Y4, (CX)
 	VMOVUPS Y5, 32(CX)
-	ADDQ    R9, CX
+	ADDQ    R8, CX
 	VMOVUPS Y6, (CX)
 	VMOVUPS Y7, 32(CX)
 	JMP     stored
 
 partial:
 	MOVQ       120(AX), DX
-	LEAQ       masks<>+0(SB), R11
+	LEAQ       masks<>+0(SB), R9
 	SHLQ       $0x02, DX
-	SUBQ       DX, R11
-	VMOVUPS    128(R11), Y8
-	VMOVUPS    160(R11), Y9
+	SUBQ       DX, R9
+	VMOVUPS    128(R9), Y8
+	VMOVUPS    160(R9), Y9
 	TESTQ      $0x00000002, CX
 	JZ         maskedadd
 	MOVQ       BX, DX
@@ -5471,17 +5757,17 @@ partial:
 	VADDPS     Y10, Y0, Y0
 	VMASKMOVPS 32(DX), Y9, Y10
 	VADDPS     Y10, Y1, Y1
-	ADDQ       R9, DX
+	ADDQ       R8, DX
 	VMASKMOVPS (DX), Y8, Y10
 	VADDPS     Y10, Y2, Y2
 	VMASKMOVPS 32(DX), Y9, Y10
 	VADDPS     Y10, Y3, Y3
-	ADDQ       R9, DX
+	ADDQ       R8, DX
 	VMASKMOVPS (DX), Y8, Y10
 	VADDPS     Y10, Y4, Y4
 	VMASKMOVPS 32(DX), Y9, Y10
 	VADDPS     Y10, Y5, Y5
-	ADDQ       R9, DX
+	ADDQ       R8, DX
 	VMASKMOVPS (DX), Y8, Y10
 	VADDPS     Y10, Y6, Y6
 	VMASKMOVPS 32(DX), Y9, Y10
@@ -5490,23 +5776,23 @@ partial:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 188(AX), Y10
+	VBROADCASTSS 196(AX), Y10
 	MOVQ         BX, DX
 	VMASKMOVPS   (DX), Y8, Y11
 	VFMADD231PS  Y11, Y10, Y0
 	VMASKMOVPS   32(DX), Y9, Y11
 	VFMADD231PS  Y11, Y10, Y1
-	ADDQ         R9, DX
+	ADDQ         R8, DX
 	VMASKMOVPS   (DX), Y8, Y11
 	VFMADD231PS  Y11, Y10, Y2
 	VMASKMOVPS   32(DX), Y9, Y11
 	VFMADD231PS  Y11, Y10, Y3
-	ADDQ         R9, DX
+	ADDQ         R8, DX
 	VMASKMOVPS   (DX), Y8, Y11
 	VFMADD231PS  Y11, Y10, Y4
 	VMASKMOVPS   32(DX), Y9, Y11
 	VFMADD231PS  Y11, Y10, Y5
-	ADDQ         R9, DX
+	ADDQ         R8, DX
 	VMASKMOVPS   (DX), Y8, Y11
 	VFMADD231PS  Y11, Y10, Y6
 	VMASKMOVPS   32(DX), Y9, Y11
@@ -5518,13 +5804,13 @@ maskedbeta:
 	MOVQ       BX, CX
 	VMASKMOVPS Y0, Y8, (CX)
 	VMASKMOVPS Y1, Y9, 32(CX)
-	ADDQ       R9, CX
+	ADDQ       R8, CX
 	VMASKMOVPS Y2, Y8, (CX)
 	VMASKMOVPS Y3, Y9, 32(CX)
-	ADDQ       R9, CX
+	ADDQ       R8, CX
 	VMASKMOVPS Y4, Y8, (CX)
 	VMASKMOVPS Y5, Y9, 32(CX)
-	ADDQ       R9, CX
+	ADDQ       R8, CX
 	VMASKMOVPS Y6, Y8, (CX)
 	VMASKMOVPS Y7, Y9, 32(CX)
 	JMP        stored
@@ -5532,67 +5818,67 @@ maskedbeta:
 lower:
 	MOVQ       120(AX), DX
 	MOVQ       16(SP), CX
-	MOVQ       $-1, R11
-	BZHIQ      DX, R11, R11
+	MOVQ       $-1, R9
+	BZHIQ      DX, R9, R9
 	MOVQ       BX, DX
-	MOVQ       CX, R12
-	SHRQ       $0x10, R12
-	ANDQ       R11, R12
-	POPCNTQ    R12, R12
-	LEAQ       masks<>+0(SB), R13
-	SHLQ       $0x02, R12
-	SUBQ       R12, R13
-	VMOVUPS    128(R13), Y8
-	VMOVUPS    160(R13), Y9
+	MOVQ       CX, R10
+	SHRQ       $0x10, R10
+	ANDQ       R9, R10
+	POPCNTQ    R10, R10
+	LEAQ       masks<>+0(SB), R11
+	SHLQ       $0x02, R10
+	SUBQ       R10, R11
+	VMOVUPS    128(R11), Y8
+	VMOVUPS    160(R11), Y9
 	VMASKMOVPS Y0, Y8, (DX)
 	VMASKMOVPS Y1, Y9, 32(DX)
 	LEAQ       1(CX)(CX*1), CX
-	ADDQ       R9, DX
-	MOVQ       CX, R12
-	SHRQ       $0x10, R12
-	ANDQ       R11, R12
-	POPCNTQ    R12, R12
-	LEAQ       masks<>+0(SB), R13
-	SHLQ       $0x02, R12
-	SUBQ       R12, R13
-	VMOVUPS    128(R13), Y8
-	VMOVUPS    160(R13), Y9
+	ADDQ       R8, DX
+	MOVQ       CX, R10
+	SHRQ       $0x10, R10
+	ANDQ       R9, R10
+	POPCNTQ    R10, R10
+	LEAQ       masks<>+0(SB), R11
+	SHLQ       $0x02, R10
+	SUBQ       R10, R11
+	VMOVUPS    128(R11), Y8
+	VMOVUPS    160(R11), Y9
 	VMASKMOVPS Y2, Y8, (DX)
 	VMASKMOVPS Y3, Y9, 32(DX)
 	LEAQ       1(CX)(CX*1), CX
-	ADDQ       R9, DX
-	MOVQ       CX, R12
-	SHRQ       $0x10, R12
-	ANDQ       R11, R12
-	POPCNTQ    R12, R12
-	LEAQ       masks<>+0(SB), R13
-	SHLQ       $0x02, R12
-	SUBQ       R12, R13
-	VMOVUPS    128(R13), Y8
-	VMOVUPS    160(R13), Y9
+	ADDQ       R8, DX
+	MOVQ       CX, R10
+	SHRQ       $0x10, R10
+	ANDQ       R9, R10
+	POPCNTQ    R10, R10
+	LEAQ       masks<>+0(SB), R11
+	SHLQ       $0x02, R10
+	SUBQ       R10, R11
+	VMOVUPS    128(R11), Y8
+	VMOVUPS    160(R11), Y9
 	VMASKMOVPS Y4, Y8, (DX)
 	VMASKMOVPS Y5, Y9, 32(DX)
 	LEAQ       1(CX)(CX*1), CX
-	ADDQ       R9, DX
-	MOVQ       CX, R12
-	SHRQ       $0x10, R12
-	ANDQ       R11, R12
-	POPCNTQ    R12, R12
-	LEAQ       masks<>+0(SB), R11
-	SHLQ       $0x02, R12
-	SUBQ       R12, R11
-	VMOVUPS    128(R11), Y8
-	VMOVUPS    160(R11), Y9
+	ADDQ       R8, DX
+	MOVQ       CX, R10
+	SHRQ       $0x10, R10
+	ANDQ       R9, R10
+	POPCNTQ    R10, R10
+	LEAQ       masks<>+0(SB), R9
+	SHLQ       $0x02, R10
+	SUBQ       R10, R9
+	VMOVUPS    128(R9), Y8
+	VMOVUPS    160(R9), Y9
 	VMASKMOVPS Y6, Y8, (DX)
 	VMASKMOVPS Y7, Y9, 32(DX)
 	LEAQ       1(CX)(CX*1), CX
 	MOVQ       CX, 16(SP)
 
 stored:
-	ADDQ R9, BX
-	ADDQ R9, BX
-	ADDQ R9, BX
-	ADDQ R9, BX
+	ADDQ R8, BX
+	ADDQ R8, BX
+	ADDQ R8, BX
+	ADDQ R8, BX
 
 	// next tile
 	MOVQ 112(AX), CX
@@ -5605,7 +5891,7 @@ stored:
 
 // func sTileByCol5x16AVX2(t *byte)
 // Requires: AVX, BMI2, CMOV, FMA3, MMX+, POPCNT
-TEXT ·sTileByCol5x16AVX2(SB), NOSPLIT, $24-8
+TEXT ·sTileByCol5x16AVX2(SB), NOSPLIT, $32-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -5620,15 +5906,12 @@ TEXT ·sTileByCol5x16AVX2(SB), NOSPLIT, $24-8
 	BZHIQ   CX, DX, DX
 	MOVQ    DX, 16(SP)
 	MOVQ    48(AX), BX
-	MOVQ    152(AX), SI
-	MOVQ    72(AX), DI
+	MOVQ    72(AX), SI
+	SHLQ    $0x02, SI
+	MOVQ    80(AX), DI
 	SHLQ    $0x02, DI
-	MOVQ    80(AX), R8
+	MOVQ    88(AX), R8
 	SHLQ    $0x02, R8
-	MOVQ    88(AX), R9
-	SHLQ    $0x02, R9
-	MOVQ    176(AX), R10
-	SHLQ    $0x02, R10
 
 tile:
 	MOVQ       8(SP), CX
@@ -5643,22 +5926,31 @@ tile:
 	VXORPS     Y7, Y7, Y7
 	VXORPS     Y8, Y8, Y8
 	VXORPS     Y9, Y9, Y9
-	MOVQ       BX, R11
-	PREFETCHT0 (R11)
-	ADDQ       R9, R11
-	PREFETCHT0 (R11)
-	ADDQ       R9, R11
-	PREFETCHT0 (R11)
-	ADDQ       R9, R11
-	PREFETCHT0 (R11)
-	ADDQ       R9, R11
-	PREFETCHT0 (R11)
-	MOVQ       96(AX), R11
-	SHRQ       $0x01, R11
-	JZ         rest
+	MOVQ       BX, R9
+	PREFETCHT0 (R9)
+	ADDQ       R8, R9
+	PREFETCHT0 (R9)
+	ADDQ       R8, R9
+	PREFETCHT0 (R9)
+	ADDQ       R8, R9
+	PREFETCHT0 (R9)
+	ADDQ       R8, R9
+	PREFETCHT0 (R9)
+	MOVQ       152(AX), R9
+	MOVQ       176(AX), R10
+	SHLQ       $0x02, R10
+	MOVQ       96(AX), R12
+	SHRQ       $0x01, R12
+	MOVQ       184(AX), R11
+	CMPQ       R11, R12
+	CMOVQGT    R12, R11
+	SUBQ       R11, R12
+	MOVQ       R12, 24(SP)
+	TESTQ      R11, R11
+	JZ         idle
 
 loop:
-	PREFETCHT1   (SI)
+	PREFETCHT1   (R9)
 	VMOVUPS      (DX), Y10
 	VMOVUPS      32(DX), Y11
 	VBROADCASTSS (CX), Y12
@@ -5676,30 +5968,37 @@ loop:
 	VBROADCASTSS 16(CX), Y12
 	VFMADD231PS  Y12, Y10, Y8
 	VFMADD231PS  Y12, Y11, Y9
-	VMOVUPS      (DX)(R8*1), Y10
-	VMOVUPS      32(DX)(R8*1), Y11
-	VBROADCASTSS (CX)(DI*1), Y12
+	VMOVUPS      (DX)(DI*1), Y10
+	VMOVUPS      32(DX)(DI*1), Y11
+	VBROADCASTSS (CX)(SI*1), Y12
 	VFMADD231PS  Y12, Y10, Y0
 	VFMADD231PS  Y12, Y11, Y1
-	VBROADCASTSS 4(CX)(DI*1), Y12
+	VBROADCASTSS 4(CX)(SI*1), Y12
 	VFMADD231PS  Y12, Y10, Y2
 	VFMADD231PS  Y12, Y11, Y3
-	VBROADCASTSS 8(CX)(DI*1), Y12
+	VBROADCASTSS 8(CX)(SI*1), Y12
 	VFMADD231PS  Y12, Y10, Y4
 	VFMADD231PS  Y12, Y11, Y5
-	VBROADCASTSS 12(CX)(DI*1), Y12
+	VBROADCASTSS 12(CX)(SI*1), Y12
 	VFMADD231PS  Y12, Y10, Y6
 	VFMADD231PS  Y12, Y11, Y7
-	VBROADCASTSS 16(CX)(DI*1), Y12
+	VBROADCASTSS 16(CX)(SI*1), Y12
 	VFMADD231PS  Y12, Y10, Y8
 	VFMADD231PS  Y12, Y11, Y9
-	LEAQ         (DX)(R8*2), DX
-	LEAQ         (CX)(DI*2), CX
-	ADDQ         R10, SI
+	LEAQ         (DX)(DI*2), DX
+	LEAQ         (CX)(SI*2), CX
+	ADDQ         R10, R9
 	DECQ         R11
 	JNZ          loop
 
-rest:
+	// the rounds that fetch nothing touch the argument block
+idle:
+	MOVQ         AX, R9
+	XORQ         R10, R10
+	MOVQ         24(SP), R11
+	MOVQ         $0x00000000, 24(SP)
+	TESTQ        R11, R11
+	JNZ          loop
 	MOVQ         96(AX), R11
 	TESTQ        $0x00000001, R11
 	JZ           done
@@ -5725,7 +6024,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 184(AX), Y10
+	VBROADCASTSS 192(AX), Y10
 	VMULPS       Y10, Y0, Y0
 	VMULPS       Y10, Y1, Y1
 	VMULPS       Y10, Y2, Y2
@@ -5748,36 +6047,36 @@ scaled:
 	MOVQ   BX, DX
 	VADDPS (DX), Y0, Y0
 	VADDPS 32(DX), Y1, Y1
-	ADDQ   R9, DX
+	ADDQ   R8, DX
 	VADDPS (DX), Y2, Y2
 	VADDPS 32(DX), Y3, Y3
-	ADDQ   R9, DX
+	ADDQ   R8, DX
 	VADDPS (DX), Y4, Y4
 	VADDPS 32(DX), Y5, Y5
-	ADDQ   R9, DX
+	ADDQ   R8, DX
 	VADDPS (DX), Y6, Y6
 	VADDPS 32(DX), Y7, Y7
-	ADDQ   R9, DX
+	ADDQ   R8, DX
 	VADDPS (DX), Y8, Y8
 	VADDPS 32(DX), Y9, Y9
 
 wholeadd:
 	TESTQ        $0x00000004, CX
 	JZ           wholebeta
-	VBROADCASTSS 188(AX), Y10
+	VBROADCASTSS 196(AX), Y10
 	MOVQ         BX, CX
 	VFMADD231PS  (CX), Y10, Y0
 	VFMADD231PS  32(CX), Y10, Y1
-	ADDQ         R9, CX
+	ADDQ         R8, CX
 	VFMADD231PS  (CX), Y10, Y2
 	VFMADD231PS  32(CX), Y10, Y3
-	ADDQ         R9, CX
+	ADDQ         R8, CX
 	VFMADD231PS  (CX), Y10, Y4
 	VFMADD231PS  32(CX), Y10, Y5
-	ADDQ         R9, CX
+	ADDQ         R8, CX
 	VFMADD231PS  (CX), Y10, Y6
 	VFMADD231PS  32(CX), Y10, Y7
-	ADDQ         R9, CX
+	ADDQ         R8, CX
 	VFMADD231PS  (CX), Y10, Y8
 	VFMADD231PS  32(CX), Y10, Y9
 
@@ -5785,27 +6084,27 @@ wholebeta:
 	MOVQ    BX, CX
 	VMOVUPS Y0, (CX)
 	VMOVUPS Y1, 32(CX)
-	ADDQ    R9, CX
+	ADDQ    R8, CX
 	VMOVUPS Y2, (CX)
 	VMOVUPS Y3, 32(CX)
-	ADDQ    R9, CX
+	ADDQ    R8, CX
 	VMOVUPS Y4, (CX)
 	VMOVUPS Y5, 32(CX)
-	ADDQ    R9, CX
+	ADDQ    R8, CX
 	VMOVUPS Y6, (CX)
 	VMOVUPS Y7, 32(CX)
-	ADDQ    R9, CX
+	ADDQ    R8, CX
 	VMOVUPS Y8, (CX)
 	VMOVUPS Y9, 32(CX)
 	JMP     stored
 
 partial:
 	MOVQ       120(AX), DX
-	LEAQ       masks<>+0(SB), R11
+	LEAQ       masks<>+0(SB), R9
 	SHLQ       $0x02, DX
-	SUBQ       DX, R11
-	VMOVUPS    128(R11), Y10
-	VMOVUPS    160(R11), Y11
+	SUBQ       DX, R9
+	VMOVUPS    128(R9), Y10
+	VMOVUPS    160(R9), Y11
 	TESTQ      $0x00000002, CX
 	JZ         maskedadd
 	MOVQ       BX, DX
@@ -5813,22 +6112,22 @@ partial:
 	VADDPS     Y12, Y0, Y0
 	VMASKMOVPS 32(DX), Y11, Y12
 	VADDPS     Y12, Y1, Y1
-	ADDQ       R9, DX
+	ADDQ       R8, DX
 	VMASKMOVPS (DX), Y10, Y12
 	VADDPS     Y12, Y2, Y2
 	VMASKMOVPS 32(DX), Y11, Y12
 	VADDPS     Y12, Y3, Y3
-	ADDQ       R9, DX
+	ADDQ       R8, DX
 	VMASKMOVPS (DX), Y10, Y12
 	VADDPS     Y12, Y4, Y4
 	VMASKMOVPS 32(DX), Y11, Y12
 	VADDPS     Y12, Y5, Y5
-	ADDQ       R9, DX
+	ADDQ       R8, DX
 	VMASKMOVPS (DX), Y10, Y12
 	VADDPS     Y12, Y6, Y6
 	VMASKMOVPS 32(DX), Y11, Y12
 	VADDPS     Y12, Y7, Y7
-	ADDQ       R9, DX
+	ADDQ       R8, DX
 	VMASKMOVPS (DX), Y10, Y12
 	VADDPS     Y12, Y8, Y8
 	VMASKMOVPS 32(DX), Y11, Y12
@@ -5837,28 +6136,28 @@ partial:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 188(AX), Y12
+	VBROADCASTSS 196(AX), Y12
 	MOVQ         BX, DX
 	VMASKMOVPS   (DX), Y10, Y13
 	VFMADD231PS  Y13, Y12, Y0
 	VMASKMOVPS   32(DX), Y11, Y13
 	VFMADD231PS  Y13, Y12, Y1
-	ADDQ         R9, DX
+	ADDQ         R8, DX
 	VMASKMOVPS   (DX), Y10, Y13
 	VFMADD231PS  Y13, Y12, Y2
 	VMASKMOVPS   32(DX), Y11, Y13
 	VFMADD231PS  Y13, Y12, Y3
-	ADDQ         R9, DX
+	ADDQ         R8, DX
 	VMASKMOVPS   (DX), Y10, Y13
 	VFMADD231PS  Y13, Y12, Y4
 	VMASKMOVPS   32(DX), Y11, Y13
 	VFMADD231PS  Y13, Y12, Y5
-	ADDQ         R9, DX
+	ADDQ         R8, DX
 	VMASKMOVPS   (DX), Y10, Y13
 	VFMADD231PS  Y13, Y12, Y6
 	VMASKMOVPS   32(DX), Y11, Y13
 	VFMADD231PS  Y13, Y12, Y7
-	ADDQ         R9, DX
+	ADDQ         R8, DX
 	VMASKMOVPS   (DX), Y10, Y13
 	VFMADD231PS  Y13, Y12, Y8
 	VMASKMOVPS   32(DX), Y11, Y13
@@ -5870,16 +6169,16 @@ maskedbeta:
 	MOVQ       BX, CX
 	VMASKMOVPS Y0, Y10, (CX)
 	VMASKMOVPS Y1, Y11, 32(CX)
-	ADDQ       R9, CX
+	ADDQ       R8, CX
 	VMASKMOVPS Y2, Y10, (CX)
 	VMASKMOVPS Y3, Y11, 32(CX)
-	ADDQ       R9, CX
+	ADDQ       R8, CX
 	VMASKMOVPS Y4, Y10, (CX)
 	VMASKMOVPS Y5, Y11, 32(CX)
-	ADDQ       R9, CX
+	ADDQ       R8, CX
 	VMASKMOVPS Y6, Y10, (CX)
 	VMASKMOVPS Y7, Y11, 32(CX)
-	ADDQ       R9, CX
+	ADDQ       R8, CX
 	VMASKMOVPS Y8, Y10, (CX)
 	VMASKMOVPS Y9, Y11, 32(CX)
 	JMP        stored
@@ -5887,81 +6186,81 @@ maskedbeta:
 lower:
 	MOVQ       120(AX), DX
 	MOVQ       16(SP), CX
-	MOVQ       $-1, R11
-	BZHIQ      DX, R11, R11
+	MOVQ       $-1, R9
+	BZHIQ      DX, R9, R9
 	MOVQ       BX, DX
-	MOVQ       CX, R12
-	SHRQ       $0x10, R12
-	ANDQ       R11, R12
-	POPCNTQ    R12, R12
-	LEAQ       masks<>+0(SB), R13
-	SHLQ       $0x02, R12
-	SUBQ       R12, R13
-	VMOVUPS    128(R13), Y10
-	VMOVUPS    160(R13), Y11
+	MOVQ       CX, R10
+	SHRQ       $0x10, R10
+	ANDQ       R9, R10
+	POPCNTQ    R10, R10
+	LEAQ       masks<>+0(SB), R11
+	SHLQ       $0x02, R10
+	SUBQ       R10, R11
+	VMOVUPS    128(R11), Y10
+	VMOVUPS    160(R11), Y11
 	VMASKMOVPS Y0, Y10, (DX)
 	VMASKMOVPS Y1, Y11, 32(DX)
 	LEAQ       1(CX)(CX*1), CX
-	ADDQ       R9, DX
-	MOVQ       CX, R12
-	SHRQ       $0x10, R12
-	ANDQ       R11, R12
-	POPCNTQ    R12, R12
-	LEAQ       masks<>+0(SB), R13
-	SHLQ       $0x02, R12
-	SUBQ       R12, R13
-	VMOVUPS    128(R13), Y10
-	VMOVUPS    160(R13), Y11
+	ADDQ       R8, DX
+	MOVQ       CX, R10
+	SHRQ       $0x10, R10
+	ANDQ       R9, R10
+	POPCNTQ    R10, R10
+	LEAQ       masks<>+0(SB), R11
+	SHLQ       $0x02, R10
+	SUBQ       R10, R11
+	VMOVUPS    128(R11), Y10
+	VMOVUPS    160(R11), Y11
 	VMASKMOVPS Y2, Y10, (DX)
 	VMASKMOVPS Y3, Y11, 32(DX)
 	LEAQ       1(CX)(CX*1), CX
-	ADDQ       R9, DX
-	MOVQ       CX, R12
-	SHRQ       $0x10, R12
-	ANDQ       R11, R12
-	POPCNTQ    R12, R12
-	LEAQ       masks<>+0(SB), R13
-	SHLQ       $0x02, R12
-	SUBQ       R12, R13
-	VMOVUPS    128(R13), Y10
-	VMOVUPS    160(R13), Y11
+	ADDQ       R8, DX
+	MOVQ       CX, R10
+	SHRQ       $0x10, R10
+	ANDQ       R9, R10
+	POPCNTQ    R10, R10
+	LEAQ       masks<>+0(SB), R11
+	SHLQ       $0x02, R10
+	SUBQ       R10, R11
+	VMOVUPS    128(R11), Y10
+	VMOVUPS    160(R11), Y11
 	VMASKMOVPS Y4, Y10, (DX)
 	VMASKMOVPS Y5, Y11, 32(DX)
 	LEAQ       1(CX)(CX*1), CX
-	ADDQ       R9, DX
-	MOVQ       CX, R12
-	SHRQ       $0x10, R12
-	ANDQ       R11, R12
-	POPCNTQ    R12, R12
-	LEAQ       masks<>+0(SB), R13
-	SHLQ       $0x02, R12
-	SUBQ       R12, R13
-	VMOVUPS    128(R13), Y10
-	VMOVUPS    160(R13), Y11
+	ADDQ       R8, DX
+	MOVQ       CX, R10
+	SHRQ       $0x10, R10
+	ANDQ       R9, R10
+	POPCNTQ    R10, R10
+	LEAQ       masks<>+0(SB), R11
+	SHLQ       $0x02, R10
+	SUBQ       R10, R11
+	VMOVUPS    128(R11), Y10
+	VMOVUPS    160(R11), Y11
 	VMASKMOVPS Y6, Y10, (DX)
 	VMASKMOVPS Y7, Y11, 32(DX)
 	LEAQ       1(CX)(CX*1), CX
-	ADDQ       R9, DX
-	MOVQ       CX, R12
-	SHRQ       $0x10, R12
-	ANDQ       R11, R12
-	POPCNTQ    R12, R12
-	LEAQ       masks<>+0(SB), R11
-	SHLQ       $0x02, R12
-	SUBQ       R12, R11
-	VMOVUPS    128(R11), Y10
-	VMOVUPS    160(R11), Y11
+	ADDQ       R8, DX
+	MOVQ       CX, R10
+	SHRQ       $0x10, R10
+	ANDQ       R9, R10
+	POPCNTQ    R10, R10
+	LEAQ       masks<>+0(SB), R9
+	SHLQ       $0x02, R10
+	SUBQ       R10, R9
+	VMOVUPS    128(R9), Y10
+	VMOVUPS    160(R9), Y11
 	VMASKMOVPS Y8, Y10, (DX)
 	VMASKMOVPS Y9, Y11, 32(DX)
 	LEAQ       1(CX)(CX*1), CX
 	MOVQ       CX, 16(SP)
 
 stored:
-	ADDQ R9, BX
-	ADDQ R9, BX
-	ADDQ R9, BX
-	ADDQ R9, BX
-	ADDQ R9, BX
+	ADDQ R8, BX
+	ADDQ R8, BX
+	ADDQ R8, BX
+	ADDQ R8, BX
+	ADDQ R8, BX
 
 	// next tile
 	MOVQ 112(AX), CX
@@ -5974,7 +6273,7 @@ stored:
 
 // func sTileByCol6x16AVX2(t *byte)
 // Requires: AVX, BMI2, CMOV, FMA3, MMX+, POPCNT
-TEXT ·sTileByCol6x16AVX2(SB), NOSPLIT, $24-8
+TEXT ·sTileByCol6x16AVX2(SB), NOSPLIT, $32-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -5989,15 +6288,12 @@ TEXT ·sTileByCol6x16AVX2(SB), NOSPLIT, $24-8
 	BZHIQ   CX, DX, DX
 	MOVQ    DX, 16(SP)
 	MOVQ    48(AX), BX
-	MOVQ    152(AX), SI
-	MOVQ    72(AX), DI
+	MOVQ    72(AX), SI
+	SHLQ    $0x02, SI
+	MOVQ    80(AX), DI
 	SHLQ    $0x02, DI
-	MOVQ    80(AX), R8
+	MOVQ    88(AX), R8
 	SHLQ    $0x02, R8
-	MOVQ    88(AX), R9
-	SHLQ    $0x02, R9
-	MOVQ    176(AX), R10
-	SHLQ    $0x02, R10
 
 tile:
 	MOVQ       8(SP), CX
@@ -6014,24 +6310,33 @@ tile:
 	VXORPS     Y9, Y9, Y9
 	VXORPS     Y10, Y10, Y10
 	VXORPS     Y11, Y11, Y11
-	MOVQ       BX, R11
-	PREFETCHT0 (R11)
-	ADDQ       R9, R11
-	PREFETCHT0 (R11)
-	ADDQ       R9, R11
-	PREFETCHT0 (R11)
-	ADDQ       R9, R11
-	PREFETCHT0 (R11)
-	ADDQ       R9, R11
-	PREFETCHT0 (R11)
-	ADDQ       R9, R11
-	PREFETCHT0 (R11)
-	MOVQ       96(AX), R11
-	SHRQ       $0x01, R11
-	JZ         rest
+	MOVQ       BX, R9
+	PREFETCHT0 (R9)
+	ADDQ       R8, R9
+	PREFETCHT0 (R9)
+	ADDQ       R8, R9
+	PREFETCHT0 (R9)
+	ADDQ       R8, R9
+	PREFETCHT0 (R9)
+	ADDQ       R8, R9
+	PREFETCHT0 (R9)
+	ADDQ       R8, R9
+	PREFETCHT0 (R9)
+	MOVQ       152(AX), R9
+	MOVQ       176(AX), R10
+	SHLQ       $0x02, R10
+	MOVQ       96(AX), R12
+	SHRQ       $0x01, R12
+	MOVQ       184(AX), R11
+	CMPQ       R11, R12
+	CMOVQGT    R12, R11
+	SUBQ       R11, R12
+	MOVQ       R12, 24(SP)
+	TESTQ      R11, R11
+	JZ         idle
 
 loop:
-	PREFETCHT1   (SI)
+	PREFETCHT1   (R9)
 	VMOVUPS      (DX), Y12
 	VMOVUPS      32(DX), Y13
 	VBROADCASTSS (CX), Y14
@@ -6052,33 +6357,40 @@ loop:
 	VBROADCASTSS 20(CX), Y14
 	VFMADD231PS  Y14, Y12, Y10
 	VFMADD231PS  Y14, Y13, Y11
-	VMOVUPS      (DX)(R8*1), Y12
-	VMOVUPS      32(DX)(R8*1), Y13
-	VBROADCASTSS (CX)(DI*1), Y14
+	VMOVUPS      (DX)(DI*1), Y12
+	VMOVUPS      32(DX)(DI*1), Y13
+	VBROADCASTSS (CX)(SI*1), Y14
 	VFMADD231PS  Y14, Y12, Y0
 	VFMADD231PS  Y14, Y13, Y1
-	VBROADCASTSS 4(CX)(DI*1), Y14
+	VBROADCASTSS 4(CX)(SI*1), Y14
 	VFMADD231PS  Y14, Y12, Y2
 	VFMADD231PS  Y14, Y13, Y3
-	VBROADCASTSS 8(CX)(DI*1), Y14
+	VBROADCASTSS 8(CX)(SI*1), Y14
 	VFMADD231PS  Y14, Y12, Y4
 	VFMADD231PS  Y14, Y13, Y5
-	VBROADCASTSS 12(CX)(DI*1), Y14
+	VBROADCASTSS 12(CX)(SI*1), Y14
 	VFMADD231PS  Y14, Y12, Y6
 	VFMADD231PS  Y14, Y13, Y7
-	VBROADCASTSS 16(CX)(DI*1), Y14
+	VBROADCASTSS 16(CX)(SI*1), Y14
 	VFMADD231PS  Y14, Y12, Y8
 	VFMADD231PS  Y14, Y13, Y9
-	VBROADCASTSS 20(CX)(DI*1), Y14
+	VBROADCASTSS 20(CX)(SI*1), Y14
 	VFMADD231PS  Y14, Y12, Y10
 	VFMADD231PS  Y14, Y13, Y11
-	LEAQ         (DX)(R8*2), DX
-	LEAQ         (CX)(DI*2), CX
-	ADDQ         R10, SI
+	LEAQ         (DX)(DI*2), DX
+	LEAQ         (CX)(SI*2), CX
+	ADDQ         R10, R9
 	DECQ         R11
 	JNZ          loop
 
-rest:
+	// the rounds that fetch nothing touch the argument block
+idle:
+	MOVQ         AX, R9
+	XORQ         R10, R10
+	MOVQ         24(SP), R11
+	MOVQ         $0x00000000, 24(SP)
+	TESTQ        R11, R11
+	JNZ          loop
 	MOVQ         96(AX), R11
 	TESTQ        $0x00000001, R11
 	JZ           done
@@ -6107,7 +6419,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 184(AX), Y12
+	VBROADCASTSS 192(AX), Y12
 	VMULPS       Y12, Y0, Y0
 	VMULPS       Y12, Y1, Y1
 	VMULPS       Y12, Y2, Y2
@@ -6132,42 +6444,42 @@ scaled:
 	MOVQ   BX, DX
 	VADDPS (DX), Y0, Y0
 	VADDPS 32(DX), Y1, Y1
-	ADDQ   R9, DX
+	ADDQ   R8, DX
 	VADDPS (DX), Y2, Y2
 	VADDPS 32(DX), Y3, Y3
-	ADDQ   R9, DX
+	ADDQ   R8, DX
 	VADDPS (DX), Y4, Y4
 	VADDPS 32(DX), Y5, Y5
-	ADDQ   R9, DX
+	ADDQ   R8, DX
 	VADDPS (DX), Y6, Y6
 	VADDPS 32(DX), Y7, Y7
-	ADDQ   R9, DX
+	ADDQ   R8, DX
 	VADDPS (DX), Y8, Y8
 	VADDPS 32(DX), Y9, Y9
-	ADDQ   R9, DX
+	ADDQ   R8, DX
 	VADDPS (DX), Y10, Y10
 	VADDPS 32(DX), Y11, Y11
 
 wholeadd:
 	TESTQ        $0x00000004, CX
 	JZ           wholebeta
-	VBROADCASTSS 188(AX), Y12
+	VBROADCASTSS 196(AX), Y12
 	MOVQ         BX, CX
 	VFMADD231PS  (CX), Y12, Y0
 	VFMADD231PS  32(CX), Y12, Y1
-	ADDQ         R9, CX
+	ADDQ         R8, CX
 	VFMADD231PS  (CX), Y12, Y2
 	VFMADD231PS  32(CX), Y12, Y3
-	ADDQ         R9, CX
+	ADDQ         R8, CX
 	VFMADD231PS  (CX), Y12, Y4
 	VFMADD231PS  32(CX), Y12, Y5
-	ADDQ         R9, CX
+	ADDQ         R8, CX
 	VFMADD231PS  (CX), Y12, Y6
 	VFMADD231PS  32(CX), Y12, Y7
-	ADDQ         R9, CX
+	ADDQ         R8, CX
 	VFMADD231PS  (CX), Y12, Y8
 	VFMADD231PS  32(CX), Y12, Y9
-	ADDQ         R9, CX
+	ADDQ         R8, CX
 	VFMADD231PS  (CX), Y12, Y10
 	VFMADD231PS  32(CX), Y12, Y11
 
@@ -6175,30 +6487,30 @@ wholebeta:
 	MOVQ    BX, CX
 	VMOVUPS Y0, (CX)
 	VMOVUPS Y1, 32(CX)
-	ADDQ    R9, CX
+	ADDQ    R8, CX
 	VMOVUPS Y2, (CX)
 	VMOVUPS Y3, 32(CX)
-	ADDQ    R9, CX
+	ADDQ    R8, CX
 	VMOVUPS Y4, (CX)
 	VMOVUPS Y5, 32(CX)
-	ADDQ    R9, CX
+	ADDQ    R8, CX
 	VMOVUPS Y6, (CX)
 	VMOVUPS Y7, 32(CX)
-	ADDQ    R9, CX
+	ADDQ    R8, CX
 	VMOVUPS Y8, (CX)
 	VMOVUPS Y9, 32(CX)
-	ADDQ    R9, CX
+	ADDQ    R8, CX
 	VMOVUPS Y10, (CX)
 	VMOVUPS Y11, 32(CX)
 	JMP     stored
 
 partial:
 	MOVQ       120(AX), DX
-	LEAQ       masks<>+0(SB), R11
+	LEAQ       masks<>+0(SB), R9
 	SHLQ       $0x02, DX
-	SUBQ       DX, R11
-	VMOVUPS    128(R11), Y12
-	VMOVUPS    160(R11), Y13
+	SUBQ       DX, R9
+	VMOVUPS    128(R9), Y12
+	VMOVUPS    160(R9), Y13
 	TESTQ      $0x00000002, CX
 	JZ         maskedadd
 	MOVQ       BX, DX
@@ -6206,27 +6518,27 @@ partial:
 	VADDPS     Y14, Y0, Y0
 	VMASKMOVPS 32(DX), Y13, Y14
 	VADDPS     Y14, Y1, Y1
-	ADDQ       R9, DX
+	ADDQ       R8, DX
 	VMASKMOVPS (DX), Y12, Y14
 	VADDPS     Y14, Y2, Y2
 	VMASKMOVPS 32(DX), Y13, Y14
 	VADDPS     Y14, Y3, Y3
-	ADDQ       R9, DX
+	ADDQ       R8, DX
 	VMASKMOVPS (DX), Y12, Y14
 	VADDPS     Y14, Y4, Y4
 	VMASKMOVPS 32(DX), Y13, Y14
 	VADDPS     Y14, Y5, Y5
-	ADDQ       R9, DX
+	ADDQ       R8, DX
 	VMASKMOVPS (DX), Y12, Y14
 	VADDPS     Y14, Y6, Y6
 	VMASKMOVPS 32(DX), Y13, Y14
 	VADDPS     Y14, Y7, Y7
-	ADDQ       R9, DX
+	ADDQ       R8, DX
 	VMASKMOVPS (DX), Y12, Y14
 	VADDPS     Y14, Y8, Y8
 	VMASKMOVPS 32(DX), Y13, Y14
 	VADDPS     Y14, Y9, Y9
-	ADDQ       R9, DX
+	ADDQ       R8, DX
 	VMASKMOVPS (DX), Y12, Y14
 	VADDPS     Y14, Y10, Y10
 	VMASKMOVPS 32(DX), Y13, Y14
@@ -6235,33 +6547,33 @@ partial:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 188(AX), Y14
+	VBROADCASTSS 196(AX), Y14
 	MOVQ         BX, DX
 	VMASKMOVPS   (DX), Y12, Y15
 	VFMADD231PS  Y15, Y14, Y0
 	VMASKMOVPS   32(DX), Y13, Y15
 	VFMADD231PS  Y15, Y14, Y1
-	ADDQ         R9, DX
+	ADDQ         R8, DX
 	VMASKMOVPS   (DX), Y12, Y15
 	VFMADD231PS  Y15, Y14, Y2
 	VMASKMOVPS   32(DX), Y13, Y15
 	VFMADD231PS  Y15, Y14, Y3
-	ADDQ         R9, DX
+	ADDQ         R8, DX
 	VMASKMOVPS   (DX), Y12, Y15
 	VFMADD231PS  Y15, Y14, Y4
 	VMASKMOVPS   32(DX), Y13, Y15
 	VFMADD231PS  Y15, Y14, Y5
-	ADDQ         R9, DX
+	ADDQ         R8, DX
 	VMASKMOVPS   (DX), Y12, Y15
 	VFMADD231PS  Y15, Y14, Y6
 	VMASKMOVPS   32(DX), Y13, Y15
 	VFMADD231PS  Y15, Y14, Y7
-	ADDQ         R9, DX
+	ADDQ         R8, DX
 	VMASKMOVPS   (DX), Y12, Y15
 	VFMADD231PS  Y15, Y14, Y8
 	VMASKMOVPS   32(DX), Y13, Y15
 	VFMADD231PS  Y15, Y14, Y9
-	ADDQ         R9, DX
+	ADDQ         R8, DX
 	VMASKMOVPS   (DX), Y12, Y15
 	VFMADD231PS  Y15, Y14, Y10
 	VMASKMOVPS   32(DX), Y13, Y15
@@ -6273,19 +6585,19 @@ maskedbeta:
 	MOVQ       BX, CX
 	VMASKMOVPS Y0, Y12, (CX)
 	VMASKMOVPS Y1, Y13, 32(CX)
-	ADDQ       R9, CX
+	ADDQ       R8, CX
 	VMASKMOVPS Y2, Y12, (CX)
 	VMASKMOVPS Y3, Y13, 32(CX)
-	ADDQ       R9, CX
+	ADDQ       R8, CX
 	VMASKMOVPS Y4, Y12, (CX)
 	VMASKMOVPS Y5, Y13, 32(CX)
-	ADDQ       R9, CX
+	ADDQ       R8, CX
 	VMASKMOVPS Y6, Y12, (CX)
 	VMASKMOVPS Y7, Y13, 32(CX)
-	ADDQ       R9, CX
+	ADDQ       R8, CX
 	VMASKMOVPS Y8, Y12, (CX)
 	VMASKMOVPS Y9, Y13, 32(CX)
-	ADDQ       R9, CX
+	ADDQ       R8, CX
 	VMASKMOVPS Y10, Y12, (CX)
 	VMASKMOVPS Y11, Y13, 32(CX)
 	JMP        stored
@@ -6293,95 +6605,95 @@ maskedbeta:
 lower:
 	MOVQ       120(AX), DX
 	MOVQ       16(SP), CX
-	MOVQ       $-1, R11
-	BZHIQ      DX, R11, R11
+	MOVQ       $-1, R9
+	BZHIQ      DX, R9, R9
 	MOVQ       BX, DX
-	MOVQ       CX, R12
-	SHRQ       $0x10, R12
-	ANDQ       R11, R12
-	POPCNTQ    R12, R12
-	LEAQ       masks<>+0(SB), R13
-	SHLQ       $0x02, R12
-	SUBQ       R12, R13
-	VMOVUPS    128(R13), Y12
-	VMOVUPS    160(R13), Y13
+	MOVQ       CX, R10
+	SHRQ       $0x10, R10
+	ANDQ       R9, R10
+	POPCNTQ    R10, R10
+	LEAQ       masks<>+0(SB), R11
+	SHLQ       $0x02, R10
+	SUBQ       R10, R11
+	VMOVUPS    128(R11), Y12
+	VMOVUPS    160(R11), Y13
 	VMASKMOVPS Y0, Y12, (DX)
 	VMASKMOVPS Y1, Y13, 32(DX)
 	LEAQ       1(CX)(CX*1), CX
-	ADDQ       R9, DX
-	MOVQ       CX, R12
-	SHRQ       $0x10, R12
-	ANDQ       R11, R12
-	POPCNTQ    R12, R12
-	LEAQ       masks<>+0(SB), R13
-	SHLQ       $0x02, R12
-	SUBQ       R12, R13
-	VMOVUPS    128(R13), Y12
-	VMOVUPS    160(R13), Y13
+	ADDQ       R8, DX
+	MOVQ       CX, R10
+	SHRQ       $0x10, R10
+	ANDQ       R9, R10
+	POPCNTQ    R10, R10
+	LEAQ       masks<>+0(SB), R11
+	SHLQ       $0x02, R10
+	SUBQ       R10, R11
+	VMOVUPS    128(R11), Y12
+	VMOVUPS    160(R11), Y13
 	VMASKMOVPS Y2, Y12, (DX)
 	VMASKMOVPS Y3, Y13, 32(DX)
 	LEAQ       1(CX)(CX*1), CX
-	ADDQ       R9, DX
-	MOVQ       CX, R12
-	SHRQ       $0x10, R12
-	ANDQ       R11, R12
-	POPCNTQ    R12, R12
-	LEAQ       masks<>+0(SB), R13
-	SHLQ       $0x02, R12
-	SUBQ       R12, R13
-	VMOVUPS    128(R13), Y12
-	VMOVUPS    160(R13), Y13
+	ADDQ       R8, DX
+	MOVQ       CX, R10
+	SHRQ       $0x10, R10
+	ANDQ       R9, R10
+	POPCNTQ    R10, R10
+	LEAQ       masks<>+0(SB), R11
+	SHLQ       $0x02, R10
+	SUBQ       R10, R11
+	VMOVUPS    128(R11), Y12
+	VMOVUPS    160(R11), Y13
 	VMASKMOVPS Y4, Y12, (DX)
 	VMASKMOVPS Y5, Y13, 32(DX)
 	LEAQ       1(CX)(CX*1), CX
-	ADDQ       R9, DX
-	MOVQ       CX, R12
-	SHRQ       $0x10, R12
-	ANDQ       R11, R12
-	POPCNTQ    R12, R12
-	LEAQ       masks<>+0(SB), R13
-	SHLQ       $0x02, R12
-	SUBQ       R12, R13
-	VMOVUPS    128(R13), Y12
-	VMOVUPS    160(R13), Y13
+	ADDQ       R8, DX
+	MOVQ       CX, R10
+	SHRQ       $0x10, R10
+	ANDQ       R9, R10
+	POPCNTQ    R10, R10
+	LEAQ       masks<>+0(SB), R11
+	SHLQ       $0x02, R10
+	SUBQ       R10, R11
+	VMOVUPS    128(R11), Y12
+	VMOVUPS    160(R11), Y13
 	VMASKMOVPS Y6, Y12, (DX)
 	VMASKMOVPS Y7, Y13, 32(DX)
 	LEAQ       1(CX)(CX*1), CX
-	ADDQ       R9, DX
-	MOVQ       CX, R12
-	SHRQ       $0x10, R12
-	ANDQ       R11, R12
-	POPCNTQ    R12, R12
-	LEAQ       masks<>+0(SB), R13
-	SHLQ       $0x02, R12
-	SUBQ       R12, R13
-	VMOVUPS    128(R13), Y12
-	VMOVUPS    160(R13), Y13
+	ADDQ       R8, DX
+	MOVQ       CX, R10
+	SHRQ       $0x10, R10
+	ANDQ       R9, R10
+	POPCNTQ    R10, R10
+	LEAQ       masks<>+0(SB), R11
+	SHLQ       $0x02, R10
+	SUBQ       R10, R11
+	VMOVUPS    128(R11), Y12
+	VMOVUPS    160(R11), Y13
 	VMASKMOVPS Y8, Y12, (DX)
 	VMASKMOVPS Y9, Y13, 32(DX)
 	LEAQ       1(CX)(CX*1), CX
-	ADDQ       R9, DX
-	MOVQ       CX, R12
-	SHRQ       $0x10, R12
-	ANDQ       R11, R12
-	POPCNTQ    R12, R12
-	LEAQ       masks<>+0(SB), R11
-	SHLQ       $0x02, R12
-	SUBQ       R12, R11
-	VMOVUPS    128(R11), Y12
-	VMOVUPS    160(R11), Y13
+	ADDQ       R8, DX
+	MOVQ       CX, R10
+	SHRQ       $0x10, R10
+	ANDQ       R9, R10
+	POPCNTQ    R10, R10
+	LEAQ       masks<>+0(SB), R9
+	SHLQ       $0x02, R10
+	SUBQ       R10, R9
+	VMOVUPS    128(R9), Y12
+	VMOVUPS    160(R9), Y13
 	VMASKMOVPS Y10, Y12, (DX)
 	VMASKMOVPS Y11, Y13, 32(DX)
 	LEAQ       1(CX)(CX*1), CX
 	MOVQ       CX, 16(SP)
 
 stored:
-	ADDQ R9, BX
-	ADDQ R9, BX
-	ADDQ R9, BX
-	ADDQ R9, BX
-	ADDQ R9, BX
-	ADDQ R9, BX
+	ADDQ R8, BX
+	ADDQ R8, BX
+	ADDQ R8, BX
+	ADDQ R8, BX
+	ADDQ R8, BX
+	ADDQ R8, BX
 
 	// next tile
 	MOVQ 112(AX), CX
@@ -7995,7 +8307,7 @@ loop:
 
 // func dTileByRow1x4AVX2(t *byte)
 // Requires: AVX, BMI2, CMOV, FMA3, MMX+, POPCNT
-TEXT ·dTileByRow1x4AVX2(SB), NOSPLIT, $24-8
+TEXT ·dTileByRow1x4AVX2(SB), NOSPLIT, $32-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -8010,41 +8322,54 @@ TEXT ·dTileByRow1x4AVX2(SB), NOSPLIT, $24-8
 	BZHIQ   CX, DX, DX
 	MOVQ    DX, 16(SP)
 	MOVQ    48(AX), BX
-	MOVQ    152(AX), SI
 	MOVQ    72(AX), CX
 	SHLQ    $0x03, CX
-	MOVQ    80(AX), DI
+	MOVQ    80(AX), SI
+	SHLQ    $0x03, SI
+	MOVQ    88(AX), DI
 	SHLQ    $0x03, DI
-	MOVQ    88(AX), R8
-	SHLQ    $0x03, R8
-	MOVQ    176(AX), R9
-	SHLQ    $0x03, R9
 
 tile:
 	MOVQ       8(SP), CX
 	MOVQ       24(AX), DX
 	VXORPS     Y0, Y0, Y0
-	MOVQ       BX, R10
-	PREFETCHT0 (R10)
-	MOVQ       96(AX), R10
-	SHRQ       $0x01, R10
-	JZ         rest
+	MOVQ       BX, R8
+	PREFETCHT0 (R8)
+	MOVQ       152(AX), R8
+	MOVQ       176(AX), R9
+	SHLQ       $0x03, R9
+	MOVQ       96(AX), R11
+	SHRQ       $0x01, R11
+	MOVQ       184(AX), R10
+	CMPQ       R10, R11
+	CMOVQGT    R11, R10
+	SUBQ       R10, R11
+	MOVQ       R11, 24(SP)
+	TESTQ      R10, R10
+	JZ         idle
 
 loop:
-	PREFETCHT1   (SI)
+	PREFETCHT1   (R8)
 	VMOVUPD      (DX), Y1
 	VBROADCASTSD (CX), Y2
 	VFMADD231PD  Y2, Y1, Y0
-	VMOVUPD      (DX)(DI*1), Y1
+	VMOVUPD      (DX)(SI*1), Y1
 	VBROADCASTSD 8(CX), Y2
 	VFMADD231PD  Y2, Y1, Y0
-	LEAQ         (DX)(DI*2), DX
+	LEAQ         (DX)(SI*2), DX
 	ADDQ         $0x10, CX
-	ADDQ         R9, SI
+	ADDQ         R9, R8
 	DECQ         R10
 	JNZ          loop
 
-rest:
+	// the rounds that fetch nothing touch the argument block
+idle:
+	MOVQ         AX, R8
+	XORQ         R9, R9
+	MOVQ         24(SP), R10
+	MOVQ         $0x00000000, 24(SP)
+	TESTQ        R10, R10
+	JNZ          loop
 	MOVQ         96(AX), R10
 	TESTQ        $0x00000001, R10
 	JZ           done
@@ -8056,7 +8381,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 184(AX), Y1
+	VBROADCASTSD 192(AX), Y1
 	VMULPD       Y1, Y0, Y0
 
 scaled:
@@ -8073,7 +8398,7 @@ scaled:
 wholeadd:
 	TESTQ        $0x00000004, CX
 	JZ           wholebeta
-	VBROADCASTSD 192(AX), Y1
+	VBROADCASTSD 200(AX), Y1
 	MOVQ         BX, CX
 	VFMADD231PD  (CX), Y1, Y0
 
@@ -8084,10 +8409,10 @@ wholebeta:
 
 partial:
 	MOVQ       120(AX), DX
-	LEAQ       masks<>+0(SB), R10
+	LEAQ       masks<>+0(SB), R8
 	SHLQ       $0x03, DX
-	SUBQ       DX, R10
-	VMOVUPS    128(R10), Y1
+	SUBQ       DX, R8
+	VMOVUPS    128(R8), Y1
 	TESTQ      $0x00000002, CX
 	JZ         maskedadd
 	MOVQ       BX, DX
@@ -8097,7 +8422,7 @@ partial:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 192(AX), Y2
+	VBROADCASTSD 200(AX), Y2
 	MOVQ         BX, DX
 	VMASKMOVPD   (DX), Y1, Y3
 	VFMADD231PD  Y3, Y2, Y0
@@ -8112,23 +8437,23 @@ maskedbeta:
 lower:
 	MOVQ       120(AX), DX
 	MOVQ       16(SP), CX
-	MOVQ       $-1, R10
-	BZHIQ      DX, R10, R10
+	MOVQ       $-1, R8
+	BZHIQ      DX, R8, R8
 	MOVQ       BX, DX
-	MOVQ       CX, R11
-	SHRQ       $0x10, R11
-	ANDQ       R10, R11
-	POPCNTQ    R11, R11
-	LEAQ       masks<>+0(SB), R10
-	SHLQ       $0x03, R11
-	SUBQ       R11, R10
-	VMOVUPS    128(R10), Y1
+	MOVQ       CX, R9
+	SHRQ       $0x10, R9
+	ANDQ       R8, R9
+	POPCNTQ    R9, R9
+	LEAQ       masks<>+0(SB), R8
+	SHLQ       $0x03, R9
+	SUBQ       R9, R8
+	VMOVUPS    128(R8), Y1
 	VMASKMOVPD Y0, Y1, (DX)
 	LEAQ       1(CX)(CX*1), CX
 	MOVQ       CX, 16(SP)
 
 stored:
-	ADDQ R8, BX
+	ADDQ DI, BX
 
 	// next tile
 	MOVQ 112(AX), CX
@@ -8141,7 +8466,7 @@ stored:
 
 // func dTileByRow2x4AVX2(t *byte)
 // Requires: AVX, BMI2, CMOV, FMA3, MMX+, POPCNT
-TEXT ·dTileByRow2x4AVX2(SB), NOSPLIT, $24-8
+TEXT ·dTileByRow2x4AVX2(SB), NOSPLIT, $32-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -8156,62 +8481,75 @@ TEXT ·dTileByRow2x4AVX2(SB), NOSPLIT, $24-8
 	BZHIQ   CX, DX, DX
 	MOVQ    DX, 16(SP)
 	MOVQ    48(AX), BX
-	MOVQ    152(AX), SI
-	MOVQ    72(AX), DI
+	MOVQ    72(AX), SI
+	SHLQ    $0x03, SI
+	MOVQ    80(AX), DI
 	SHLQ    $0x03, DI
-	MOVQ    80(AX), R8
+	MOVQ    88(AX), R8
 	SHLQ    $0x03, R8
-	MOVQ    88(AX), R9
-	SHLQ    $0x03, R9
-	MOVQ    176(AX), R10
-	SHLQ    $0x03, R10
 
 tile:
 	MOVQ       8(SP), CX
 	MOVQ       24(AX), DX
 	VXORPS     Y0, Y0, Y0
 	VXORPS     Y1, Y1, Y1
-	MOVQ       BX, R11
-	PREFETCHT0 (R11)
-	ADDQ       R9, R11
-	PREFETCHT0 (R11)
-	MOVQ       96(AX), R11
-	SHRQ       $0x01, R11
-	JZ         rest
+	MOVQ       BX, R9
+	PREFETCHT0 (R9)
+	ADDQ       R8, R9
+	PREFETCHT0 (R9)
+	MOVQ       152(AX), R9
+	MOVQ       176(AX), R10
+	SHLQ       $0x03, R10
+	MOVQ       96(AX), R12
+	SHRQ       $0x01, R12
+	MOVQ       184(AX), R11
+	CMPQ       R11, R12
+	CMOVQGT    R12, R11
+	SUBQ       R11, R12
+	MOVQ       R12, 24(SP)
+	TESTQ      R11, R11
+	JZ         idle
 
 loop:
-	PREFETCHT1   (SI)
+	PREFETCHT1   (R9)
 	VMOVUPD      (DX), Y2
 	VBROADCASTSD (CX), Y3
 	VFMADD231PD  Y3, Y2, Y0
-	VBROADCASTSD (CX)(DI*1), Y3
+	VBROADCASTSD (CX)(SI*1), Y3
 	VFMADD231PD  Y3, Y2, Y1
-	VMOVUPD      (DX)(R8*1), Y2
+	VMOVUPD      (DX)(DI*1), Y2
 	VBROADCASTSD 8(CX), Y3
 	VFMADD231PD  Y3, Y2, Y0
-	VBROADCASTSD 8(CX)(DI*1), Y3
+	VBROADCASTSD 8(CX)(SI*1), Y3
 	VFMADD231PD  Y3, Y2, Y1
-	LEAQ         (DX)(R8*2), DX
+	LEAQ         (DX)(DI*2), DX
 	ADDQ         $0x10, CX
-	ADDQ         R10, SI
+	ADDQ         R10, R9
 	DECQ         R11
 	JNZ          loop
 
-rest:
+	// the rounds that fetch nothing touch the argument block
+idle:
+	MOVQ         AX, R9
+	XORQ         R10, R10
+	MOVQ         24(SP), R11
+	MOVQ         $0x00000000, 24(SP)
+	TESTQ        R11, R11
+	JNZ          loop
 	MOVQ         96(AX), R11
 	TESTQ        $0x00000001, R11
 	JZ           done
 	VMOVUPD      (DX), Y2
 	VBROADCASTSD (CX), Y3
 	VFMADD231PD  Y3, Y2, Y0
-	VBROADCASTSD (CX)(DI*1), Y3
+	VBROADCASTSD (CX)(SI*1), Y3
 	VFMADD231PD  Y3, Y2, Y1
 
 done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 184(AX), Y2
+	VBROADCASTSD 192(AX), Y2
 	VMULPD       Y2, Y0, Y0
 	VMULPD       Y2, Y1, Y1
 
@@ -8225,48 +8563,48 @@ scaled:
 	JZ     wholeadd
 	MOVQ   BX, DX
 	VADDPD (DX), Y0, Y0
-	ADDQ   R9, DX
+	ADDQ   R8, DX
 	VADDPD (DX), Y1, Y1
 
 wholeadd:
 	TESTQ        $0x00000004, CX
 	JZ           wholebeta
-	VBROADCASTSD 192(AX), Y2
+	VBROADCASTSD 200(AX), Y2
 	MOVQ         BX, CX
 	VFMADD231PD  (CX), Y2, Y0
-	ADDQ         R9, CX
+	ADDQ         R8, CX
 	VFMADD231PD  (CX), Y2, Y1
 
 wholebeta:
 	MOVQ    BX, CX
 	VMOVUPD Y0, (CX)
-	ADDQ    R9, CX
+	ADDQ    R8, CX
 	VMOVUPD Y1, (CX)
 	JMP     stored
 
 partial:
 	MOVQ       120(AX), DX
-	LEAQ       masks<>+0(SB), R11
+	LEAQ       masks<>+0(SB), R9
 	SHLQ       $0x03, DX
-	SUBQ       DX, R11
-	VMOVUPS    128(R11), Y2
+	SUBQ       DX, R9
+	VMOVUPS    128(R9), Y2
 	TESTQ      $0x00000002, CX
 	JZ         maskedadd
 	MOVQ       BX, DX
 	VMASKMOVPD (DX), Y2, Y3
 	VADDPD     Y3, Y0, Y0
-	ADDQ       R9, DX
+	ADDQ       R8, DX
 	VMASKMOVPD (DX), Y2, Y3
 	VADDPD     Y3, Y1, Y1
 
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 192(AX), Y3
+	VBROADCASTSD 200(AX), Y3
 	MOVQ         BX, DX
 	VMASKMOVPD   (DX), Y2, Y4
 	VFMADD231PD  Y4, Y3, Y0
-	ADDQ         R9, DX
+	ADDQ         R8, DX
 	VMASKMOVPD   (DX), Y2, Y4
 	VFMADD231PD  Y4, Y3, Y1
 
@@ -8275,42 +8613,42 @@ maskedbeta:
 	JNZ        lower
 	MOVQ       BX, CX
 	VMASKMOVPD Y0, Y2, (CX)
-	ADDQ       R9, CX
+	ADDQ       R8, CX
 	VMASKMOVPD Y1, Y2, (CX)
 	JMP        stored
 
 lower:
 	MOVQ       120(AX), DX
 	MOVQ       16(SP), CX
-	MOVQ       $-1, R11
-	BZHIQ      DX, R11, R11
+	MOVQ       $-1, R9
+	BZHIQ      DX, R9, R9
 	MOVQ       BX, DX
-	MOVQ       CX, R12
-	SHRQ       $0x10, R12
-	ANDQ       R11, R12
-	POPCNTQ    R12, R12
-	LEAQ       masks<>+0(SB), R13
-	SHLQ       $0x03, R12
-	SUBQ       R12, R13
-	VMOVUPS    128(R13), Y2
+	MOVQ       CX, R10
+	SHRQ       $0x10, R10
+	ANDQ       R9, R10
+	POPCNTQ    R10, R10
+	LEAQ       masks<>+0(SB), R11
+	SHLQ       $0x03, R10
+	SUBQ       R10, R11
+	VMOVUPS    128(R11), Y2
 	VMASKMOVPD Y0, Y2, (DX)
 	LEAQ       1(CX)(CX*1), CX
-	ADDQ       R9, DX
-	MOVQ       CX, R12
-	SHRQ       $0x10, R12
-	ANDQ       R11, R12
-	POPCNTQ    R12, R12
-	LEAQ       masks<>+0(SB), R11
-	SHLQ       $0x03, R12
-	SUBQ       R12, R11
-	VMOVUPS    128(R11), Y2
+	ADDQ       R8, DX
+	MOVQ       CX, R10
+	SHRQ       $0x10, R10
+	ANDQ       R9, R10
+	POPCNTQ    R10, R10
+	LEAQ       masks<>+0(SB), R9
+	SHLQ       $0x03, R10
+	SUBQ       R10, R9
+	VMOVUPS    128(R9), Y2
 	VMASKMOVPD Y1, Y2, (DX)
 	LEAQ       1(CX)(CX*1), CX
 	MOVQ       CX, 16(SP)
 
 stored:
-	ADDQ R9, BX
-	ADDQ R9, BX
+	ADDQ R8, BX
+	ADDQ R8, BX
 
 	// next tile
 	MOVQ 112(AX), CX
@@ -8323,7 +8661,7 @@ stored:
 
 // func dTileByRow3x4AVX2(t *byte)
 // Requires: AVX, BMI2, CMOV, FMA3, MMX+, POPCNT
-TEXT ·dTileByRow3x4AVX2(SB), NOSPLIT, $24-8
+TEXT ·dTileByRow3x4AVX2(SB), NOSPLIT, $32-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -8338,15 +8676,12 @@ TEXT ·dTileByRow3x4AVX2(SB), NOSPLIT, $24-8
 	BZHIQ   CX, DX, DX
 	MOVQ    DX, 16(SP)
 	MOVQ    48(AX), BX
-	MOVQ    152(AX), SI
-	MOVQ    72(AX), DI
+	MOVQ    72(AX), SI
+	SHLQ    $0x03, SI
+	MOVQ    80(AX), DI
 	SHLQ    $0x03, DI
-	MOVQ    80(AX), R8
+	MOVQ    88(AX), R8
 	SHLQ    $0x03, R8
-	MOVQ    88(AX), R9
-	SHLQ    $0x03, R9
-	MOVQ    176(AX), R10
-	SHLQ    $0x03, R10
 
 tile:
 	MOVQ       8(SP), CX
@@ -8354,55 +8689,71 @@ tile:
 	VXORPS     Y0, Y0, Y0
 	VXORPS     Y1, Y1, Y1
 	VXORPS     Y2, Y2, Y2
-	MOVQ       BX, R11
-	PREFETCHT0 (R11)
-	ADDQ       R9, R11
-	PREFETCHT0 (R11)
-	ADDQ       R9, R11
-	PREFETCHT0 (R11)
-	MOVQ       96(AX), R11
-	SHRQ       $0x01, R11
-	JZ         rest
+	MOVQ       BX, R9
+	PREFETCHT0 (R9)
+	ADDQ       R8, R9
+	PREFETCHT0 (R9)
+	ADDQ       R8, R9
+	PREFETCHT0 (R9)
+	MOVQ       152(AX), R9
+	MOVQ       176(AX), R10
+	SHLQ       $0x03, R10
+	MOVQ       96(AX), R12
+	SHRQ       $0x01, R12
+	MOVQ       184(AX), R11
+	CMPQ       R11, R12
+	CMOVQGT    R12, R11
+	SUBQ       R11, R12
+	MOVQ       R12, 24(SP)
+	TESTQ      R11, R11
+	JZ         idle
 
 loop:
-	PREFETCHT1   (SI)
+	PREFETCHT1   (R9)
 	VMOVUPD      (DX), Y3
 	VBROADCASTSD (CX), Y4
 	VFMADD231PD  Y4, Y3, Y0
-	VBROADCASTSD (CX)(DI*1), Y4
+	VBROADCASTSD (CX)(SI*1), Y4
 	VFMADD231PD  Y4, Y3, Y1
-	VBROADCASTSD (CX)(DI*2), Y4
+	VBROADCASTSD (CX)(SI*2), Y4
 	VFMADD231PD  Y4, Y3, Y2
-	VMOVUPD      (DX)(R8*1), Y3
+	VMOVUPD      (DX)(DI*1), Y3
 	VBROADCASTSD 8(CX), Y4
 	VFMADD231PD  Y4, Y3, Y0
-	VBROADCASTSD 8(CX)(DI*1), Y4
+	VBROADCASTSD 8(CX)(SI*1), Y4
 	VFMADD231PD  Y4, Y3, Y1
-	VBROADCASTSD 8(CX)(DI*2), Y4
+	VBROADCASTSD 8(CX)(SI*2), Y4
 	VFMADD231PD  Y4, Y3, Y2
-	LEAQ         (DX)(R8*2), DX
+	LEAQ         (DX)(DI*2), DX
 	ADDQ         $0x10, CX
-	ADDQ         R10, SI
+	ADDQ         R10, R9
 	DECQ         R11
 	JNZ          loop
 
-rest:
+	// the rounds that fetch nothing touch the argument block
+idle:
+	MOVQ         AX, R9
+	XORQ         R10, R10
+	MOVQ         24(SP), R11
+	MOVQ         $0x00000000, 24(SP)
+	TESTQ        R11, R11
+	JNZ          loop
 	MOVQ         96(AX), R11
 	TESTQ        $0x00000001, R11
 	JZ           done
 	VMOVUPD      (DX), Y3
 	VBROADCASTSD (CX), Y4
 	VFMADD231PD  Y4, Y3, Y0
-	VBROADCASTSD (CX)(DI*1), Y4
+	VBROADCASTSD (CX)(SI*1), Y4
 	VFMADD231PD  Y4, Y3, Y1
-	VBROADCASTSD (CX)(DI*2), Y4
+	VBROADCASTSD (CX)(SI*2), Y4
 	VFMADD231PD  Y4, Y3, Y2
 
 done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 184(AX), Y3
+	VBROADCASTSD 192(AX), Y3
 	VMULPD       Y3, Y0, Y0
 	VMULPD       Y3, Y1, Y1
 	VMULPD       Y3, Y2, Y2
@@ -8417,60 +8768,60 @@ scaled:
 	JZ     wholeadd
 	MOVQ   BX, DX
 	VADDPD (DX), Y0, Y0
-	ADDQ   R9, DX
+	ADDQ   R8, DX
 	VADDPD (DX), Y1, Y1
-	ADDQ   R9, DX
+	ADDQ   R8, DX
 	VADDPD (DX), Y2, Y2
 
 wholeadd:
 	TESTQ        $0x00000004, CX
 	JZ           wholebeta
-	VBROADCASTSD 192(AX), Y3
+	VBROADCASTSD 200(AX), Y3
 	MOVQ         BX, CX
 	VFMADD231PD  (CX), Y3, Y0
-	ADDQ         R9, CX
+	ADDQ         R8, CX
 	VFMADD231PD  (CX), Y3, Y1
-	ADDQ         R9, CX
+	ADDQ         R8, CX
 	VFMADD231PD  (CX), Y3, Y2
 
 wholebeta:
 	MOVQ    BX, CX
 	VMOVUPD Y0, (CX)
-	ADDQ    R9, CX
+	ADDQ    R8, CX
 	VMOVUPD Y1, (CX)
-	ADDQ    R9, CX
+	ADDQ    R8, CX
 	VMOVUPD Y2, (CX)
 	JMP     stored
 
 partial:
 	MOVQ       120(AX), DX
-	LEAQ       masks<>+0(SB), R11
+	LEAQ       masks<>+0(SB), R9
 	SHLQ       $0x03, DX
-	SUBQ       DX, R11
-	VMOVUPS    128(R11), Y3
+	SUBQ       DX, R9
+	VMOVUPS    128(R9), Y3
 	TESTQ      $0x00000002, CX
 	JZ         maskedadd
 	MOVQ       BX, DX
 	VMASKMOVPD (DX), Y3, Y4
 	VADDPD     Y4, Y0, Y0
-	ADDQ       R9, DX
+	ADDQ       R8, DX
 	VMASKMOVPD (DX), Y3, Y4
 	VADDPD     Y4, Y1, Y1
-	ADDQ       R9, DX
+	ADDQ       R8, DX
 	VMASKMOVPD (DX), Y3, Y4
 	VADDPD     Y4, Y2, Y2
 
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 192(AX), Y4
+	VBROADCASTSD 200(AX), Y4
 	MOVQ         BX, DX
 	VMASKMOVPD   (DX), Y3, Y5
 	VFMADD231PD  Y5, Y4, Y0
-	ADDQ         R9, DX
+	ADDQ         R8, DX
 	VMASKMOVPD   (DX), Y3, Y5
 	VFMADD231PD  Y5, Y4, Y1
-	ADDQ         R9, DX
+	ADDQ         R8, DX
 	VMASKMOVPD   (DX), Y3, Y5
 	VFMADD231PD  Y5, Y4, Y2
 
@@ -8479,56 +8830,56 @@ maskedbeta:
 	JNZ        lower
 	MOVQ       BX, CX
 	VMASKMOVPD Y0, Y3, (CX)
-	ADDQ       R9, CX
+	ADDQ       R8, CX
 	VMASKMOVPD Y1, Y3, (CX)
-	ADDQ       R9, CX
+	ADDQ       R8, CX
 	VMASKMOVPD Y2, Y3, (CX)
 	JMP        stored
 
 lower:
 	MOVQ       120(AX), DX
 	MOVQ       16(SP), CX
-	MOVQ       $-1, R11
-	BZHIQ      DX, R11, R11
+	MOVQ       $-1, R9
+	BZHIQ      DX, R9, R9
 	MOVQ       BX, DX
-	MOVQ       CX, R12
-	SHRQ       $0x10, R12
-	ANDQ       R11, R12
-	POPCNTQ    R12, R12
-	LEAQ       masks<>+0(SB), R13
-	SHLQ       $0x03, R12
-	SUBQ       R12, R13
-	VMOVUPS    128(R13), Y3
+	MOVQ       CX, R10
+	SHRQ       $0x10, R10
+	ANDQ       R9, R10
+	POPCNTQ    R10, R10
+	LEAQ       masks<>+0(SB), R11
+	SHLQ       $0x03, R10
+	SUBQ       R10, R11
+	VMOVUPS    128(R11), Y3
 	VMASKMOVPD Y0, Y3, (DX)
 	LEAQ       1(CX)(CX*1), CX
-	ADDQ       R9, DX
-	MOVQ       CX, R12
-	SHRQ       $0x10, R12
-	ANDQ       R11, R12
-	POPCNTQ    R12, R12
-	LEAQ       masks<>+0(SB), R13
-	SHLQ       $0x03, R12
-	SUBQ       R12, R13
-	VMOVUPS    128(R13), Y3
+	ADDQ       R8, DX
+	MOVQ       CX, R10
+	SHRQ       $0x10, R10
+	ANDQ       R9, R10
+	POPCNTQ    R10, R10
+	LEAQ       masks<>+0(SB), R11
+	SHLQ       $0x03, R10
+	SUBQ       R10, R11
+	VMOVUPS    128(R11), Y3
 	VMASKMOVPD Y1, Y3, (DX)
 	LEAQ       1(CX)(CX*1), CX
-	ADDQ       R9, DX
-	MOVQ       CX, R12
-	SHRQ       $0x10, R12
-	ANDQ       R11, R12
-	POPCNTQ    R12, R12
-	LEAQ       masks<>+0(SB), R11
-	SHLQ       $0x03, R12
-	SUBQ       R12, R11
-	VMOVUPS    128(R11), Y3
+	ADDQ       R8, DX
+	MOVQ       CX, R10
+	SHRQ       $0x10, R10
+	ANDQ       R9, R10
+	POPCNTQ    R10, R10
+	LEAQ       masks<>+0(SB), R9
+	SHLQ       $0x03, R10
+	SUBQ       R10, R9
+	VMOVUPS    128(R9), Y3
 	VMASKMOVPD Y2, Y3, (DX)
 	LEAQ       1(CX)(CX*1), CX
 	MOVQ       CX, 16(SP)
 
 stored:
-	ADDQ R9, BX
-	ADDQ R9, BX
-	ADDQ R9, BX
+	ADDQ R8, BX
+	ADDQ R8, BX
+	ADDQ R8, BX
 
 	// next tile
 	MOVQ 112(AX), CX
@@ -8541,7 +8892,7 @@ stored:
 
 // func dTileByRow4x4AVX2(t *byte)
 // Requires: AVX, BMI2, CMOV, FMA3, MMX+, POPCNT
-TEXT ·dTileByRow4x4AVX2(SB), NOSPLIT, $24-8
+TEXT ·dTileByRow4x4AVX2(SB), NOSPLIT, $32-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -8556,16 +8907,13 @@ TEXT ·dTileByRow4x4AVX2(SB), NOSPLIT, $24-8
 	BZHIQ   CX, DX, DX
 	MOVQ    DX, 16(SP)
 	MOVQ    48(AX), BX
-	MOVQ    152(AX), SI
-	MOVQ    72(AX), DI
+	MOVQ    72(AX), SI
+	SHLQ    $0x03, SI
+	MOVQ    80(AX), DI
 	SHLQ    $0x03, DI
-	MOVQ    80(AX), R8
+	MOVQ    88(AX), R8
 	SHLQ    $0x03, R8
-	MOVQ    88(AX), R9
-	SHLQ    $0x03, R9
-	MOVQ    176(AX), R10
-	SHLQ    $0x03, R10
-	LEAQ    (DI)(DI*2), R11
+	LEAQ    (SI)(SI*2), R9
 
 tile:
 	MOVQ       8(SP), CX
@@ -8574,63 +8922,79 @@ tile:
 	VXORPS     Y1, Y1, Y1
 	VXORPS     Y2, Y2, Y2
 	VXORPS     Y3, Y3, Y3
-	MOVQ       BX, R12
-	PREFETCHT0 (R12)
-	ADDQ       R9, R12
-	PREFETCHT0 (R12)
-	ADDQ       R9, R12
-	PREFETCHT0 (R12)
-	ADDQ       R9, R12
-	PREFETCHT0 (R12)
-	MOVQ       96(AX), R12
-	SHRQ       $0x01, R12
-	JZ         rest
+	MOVQ       BX, R10
+	PREFETCHT0 (R10)
+	ADDQ       R8, R10
+	PREFETCHT0 (R10)
+	ADDQ       R8, R10
+	PREFETCHT0 (R10)
+	ADDQ       R8, R10
+	PREFETCHT0 (R10)
+	MOVQ       152(AX), R10
+	MOVQ       176(AX), R11
+	SHLQ       $0x03, R11
+	MOVQ       96(AX), R13
+	SHRQ       $0x01, R13
+	MOVQ       184(AX), R12
+	CMPQ       R12, R13
+	CMOVQGT    R13, R12
+	SUBQ       R12, R13
+	MOVQ       R13, 24(SP)
+	TESTQ      R12, R12
+	JZ         idle
 
 loop:
-	PREFETCHT1   (SI)
+	PREFETCHT1   (R10)
 	VMOVUPD      (DX), Y4
 	VBROADCASTSD (CX), Y5
 	VFMADD231PD  Y5, Y4, Y0
-	VBROADCASTSD (CX)(DI*1), Y5
+	VBROADCASTSD (CX)(SI*1), Y5
 	VFMADD231PD  Y5, Y4, Y1
-	VBROADCASTSD (CX)(DI*2), Y5
+	VBROADCASTSD (CX)(SI*2), Y5
 	VFMADD231PD  Y5, Y4, Y2
-	VBROADCASTSD (CX)(R11*1), Y5
+	VBROADCASTSD (CX)(R9*1), Y5
 	VFMADD231PD  Y5, Y4, Y3
-	VMOVUPD      (DX)(R8*1), Y4
+	VMOVUPD      (DX)(DI*1), Y4
 	VBROADCASTSD 8(CX), Y5
 	VFMADD231PD  Y5, Y4, Y0
-	VBROADCASTSD 8(CX)(DI*1), Y5
+	VBROADCASTSD 8(CX)(SI*1), Y5
 	VFMADD231PD  Y5, Y4, Y1
-	VBROADCASTSD 8(CX)(DI*2), Y5
+	VBROADCASTSD 8(CX)(SI*2), Y5
 	VFMADD231PD  Y5, Y4, Y2
-	VBROADCASTSD 8(CX)(R11*1), Y5
+	VBROADCASTSD 8(CX)(R9*1), Y5
 	VFMADD231PD  Y5, Y4, Y3
-	LEAQ         (DX)(R8*2), DX
+	LEAQ         (DX)(DI*2), DX
 	ADDQ         $0x10, CX
-	ADDQ         R10, SI
+	ADDQ         R11, R10
 	DECQ         R12
 	JNZ          loop
 
-rest:
+	// the rounds that fetch nothing touch the argument block
+idle:
+	MOVQ         AX, R10
+	XORQ         R11, R11
+	MOVQ         24(SP), R12
+	MOVQ         $0x00000000, 24(SP)
+	TESTQ        R12, R12
+	JNZ          loop
 	MOVQ         96(AX), R12
 	TESTQ        $0x00000001, R12
 	JZ           done
 	VMOVUPD      (DX), Y4
 	VBROADCASTSD (CX), Y5
 	VFMADD231PD  Y5, Y4, Y0
-	VBROADCASTSD (CX)(DI*1), Y5
+	VBROADCASTSD (CX)(SI*1), Y5
 	VFMADD231PD  Y5, Y4, Y1
-	VBROADCASTSD (CX)(DI*2), Y5
+	VBROADCASTSD (CX)(SI*2), Y5
 	VFMADD231PD  Y5, Y4, Y2
-	VBROADCASTSD (CX)(R11*1), Y5
+	VBROADCASTSD (CX)(R9*1), Y5
 	VFMADD231PD  Y5, Y4, Y3
 
 done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 184(AX), Y4
+	VBROADCASTSD 192(AX), Y4
 	VMULPD       Y4, Y0, Y0
 	VMULPD       Y4, Y1, Y1
 	VMULPD       Y4, Y2, Y2
@@ -8646,72 +9010,72 @@ scaled:
 	JZ     wholeadd
 	MOVQ   BX, DX
 	VADDPD (DX), Y0, Y0
-	ADDQ   R9, DX
+	ADDQ   R8, DX
 	VADDPD (DX), Y1, Y1
-	ADDQ   R9, DX
+	ADDQ   R8, DX
 	VADDPD (DX), Y2, Y2
-	ADDQ   R9, DX
+	ADDQ   R8, DX
 	VADDPD (DX), Y3, Y3
 
 wholeadd:
 	TESTQ        $0x00000004, CX
 	JZ           wholebeta
-	VBROADCASTSD 192(AX), Y4
+	VBROADCASTSD 200(AX), Y4
 	MOVQ         BX, CX
 	VFMADD231PD  (CX), Y4, Y0
-	ADDQ         R9, CX
+	ADDQ         R8, CX
 	VFMADD231PD  (CX), Y4, Y1
-	ADDQ         R9, CX
+	ADDQ         R8, CX
 	VFMADD231PD  (CX), Y4, Y2
-	ADDQ         R9, CX
+	ADDQ         R8, CX
 	VFMADD231PD  (CX), Y4, Y3
 
 wholebeta:
 	MOVQ    BX, CX
 	VMOVUPD Y0, (CX)
-	ADDQ    R9, CX
+	ADDQ    R8, CX
 	VMOVUPD Y1, (CX)
-	ADDQ    R9, CX
+	ADDQ    R8, CX
 	VMOVUPD Y2, (CX)
-	ADDQ    R9, CX
+	ADDQ    R8, CX
 	VMOVUPD Y3, (CX)
 	JMP     stored
 
 partial:
 	MOVQ       120(AX), DX
-	LEAQ       masks<>+0(SB), R12
+	LEAQ       masks<>+0(SB), R10
 	SHLQ       $0x03, DX
-	SUBQ       DX, R12
-	VMOVUPS    128(R12), Y4
+	SUBQ       DX, R10
+	VMOVUPS    128(R10), Y4
 	TESTQ      $0x00000002, CX
 	JZ         maskedadd
 	MOVQ       BX, DX
 	VMASKMOVPD (DX), Y4, Y5
 	VADDPD     Y5, Y0, Y0
-	ADDQ       R9, DX
+	ADDQ       R8, DX
 	VMASKMOVPD (DX), Y4, Y5
 	VADDPD     Y5, Y1, Y1
-	ADDQ       R9, DX
+	ADDQ       R8, DX
 	VMASKMOVPD (DX), Y4, Y5
 	VADDPD     Y5, Y2, Y2
-	ADDQ       R9, DX
+	ADDQ       R8, DX
 	VMASKMOVPD (DX), Y4, Y5
 	VADDPD     Y5, Y3, Y3
 
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 192(AX), Y5
+	VBROADCASTSD 200(AX), Y5
 	MOVQ         BX, DX
 	VMASKMOVPD   (DX), Y4, Y6
 	VFMADD231PD  Y6, Y5, Y0
-	ADDQ         R9, DX
+	ADDQ         R8, DX
 	VMASKMOVPD   (DX), Y4, Y6
 	VFMADD231PD  Y6, Y5, Y1
-	ADDQ         R9, DX
+	ADDQ         R8, DX
 	VMASKMOVPD   (DX), Y4, Y6
 	VFMADD231PD  Y6, Y5, Y2
-	ADDQ         R9, DX
+	ADDQ         R8, DX
 	VMASKMOVPD   (DX), Y4, Y6
 	VFMADD231PD  Y6, Y5, Y3
 
@@ -8720,70 +9084,70 @@ maskedbeta:
 	JNZ        lower
 	MOVQ       BX, CX
 	VMASKMOVPD Y0, Y4, (CX)
-	ADDQ       R9, CX
+	ADDQ       R8, CX
 	VMASKMOVPD Y1, Y4, (CX)
-	ADDQ       R9, CX
+	ADDQ       R8, CX
 	VMASKMOVPD Y2, Y4, (CX)
-	ADDQ       R9, CX
+	ADDQ       R8, CX
 	VMASKMOVPD Y3, Y4, (CX)
 	JMP        stored
 
 lower:
 	MOVQ       120(AX), DX
 	MOVQ       16(SP), CX
-	MOVQ       $-1, R12
-	BZHIQ      DX, R12, R12
+	MOVQ       $-1, R10
+	BZHIQ      DX, R10, R10
 	MOVQ       BX, DX
-	MOVQ       CX, R13
-	SHRQ       $0x10, R13
-	ANDQ       R12, R13
-	POPCNTQ    R13, R13
-	LEAQ       masks<>+0(SB), R14
-	SHLQ       $0x03, R13
-	SUBQ       R13, R14
-	VMOVUPS    128(R14), Y4
+	MOVQ       CX, R11
+	SHRQ       $0x10, R11
+	ANDQ       R10, R11
+	POPCNTQ    R11, R11
+	LEAQ       masks<>+0(SB), R12
+	SHLQ       $0x03, R11
+	SUBQ       R11, R12
+	VMOVUPS    128(R12), Y4
 	VMASKMOVPD Y0, Y4, (DX)
 	LEAQ       1(CX)(CX*1), CX
-	ADDQ       R9, DX
-	MOVQ       CX, R13
-	SHRQ       $0x10, R13
-	ANDQ       R12, R13
-	POPCNTQ    R13, R13
-	LEAQ       masks<>+0(SB), R14
-	SHLQ       $0x03, R13
-	SUBQ       R13, R14
-	VMOVUPS    128(R14), Y4
+	ADDQ       R8, DX
+	MOVQ       CX, R11
+	SHRQ       $0x10, R11
+	ANDQ       R10, R11
+	POPCNTQ    R11, R11
+	LEAQ       masks<>+0(SB), R12
+	SHLQ       $0x03, R11
+	SUBQ       R11, R12
+	VMOVUPS    128(R12), Y4
 	VMASKMOVPD Y1, Y4, (DX)
 	LEAQ       1(CX)(CX*1), CX
-	ADDQ       R9, DX
-	MOVQ       CX, R13
-	SHRQ       $0x10, R13
-	ANDQ       R12, R13
-	POPCNTQ    R13, R13
-	LEAQ       masks<>+0(SB), R14
-	SHLQ       $0x03, R13
-	SUBQ       R13, R14
-	VMOVUPS    128(R14), Y4
+	ADDQ       R8, DX
+	MOVQ       CX, R11
+	SHRQ       $0x10, R11
+	ANDQ       R10, R11
+	POPCNTQ    R11, R11
+	LEAQ       masks<>+0(SB), R12
+	SHLQ       $0x03, R11
+	SUBQ       R11, R12
+	VMOVUPS    128(R12), Y4
 	VMASKMOVPD Y2, Y4, (DX)
 	LEAQ       1(CX)(CX*1), CX
-	ADDQ       R9, DX
-	MOVQ       CX, R13
-	SHRQ       $0x10, R13
-	ANDQ       R12, R13
-	POPCNTQ    R13, R13
-	LEAQ       masks<>+0(SB), R12
-	SHLQ       $0x03, R13
-	SUBQ       R13, R12
-	VMOVUPS    128(R12), Y4
+	ADDQ       R8, DX
+	MOVQ       CX, R11
+	SHRQ       $0x10, R11
+	ANDQ       R10, R11
+	POPCNTQ    R11, R11
+	LEAQ       masks<>+0(SB), R10
+	SHLQ       $0x03, R11
+	SUBQ       R11, R10
+	VMOVUPS    128(R10), Y4
 	VMASKMOVPD Y3, Y4, (DX)
 	LEAQ       1(CX)(CX*1), CX
 	MOVQ       CX, 16(SP)
 
 stored:
-	ADDQ R9, BX
-	ADDQ R9, BX
-	ADDQ R9, BX
-	ADDQ R9, BX
+	ADDQ R8, BX
+	ADDQ R8, BX
+	ADDQ R8, BX
+	ADDQ R8, BX
 
 	// next tile
 	MOVQ 112(AX), CX
@@ -8796,7 +9160,7 @@ stored:
 
 // func dTileByRow5x4AVX2(t *byte)
 // Requires: AVX, BMI2, CMOV, FMA3, MMX+, POPCNT
-TEXT ·dTileByRow5x4AVX2(SB), NOSPLIT, $24-8
+TEXT ·dTileByRow5x4AVX2(SB), NOSPLIT, $32-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -8811,16 +9175,13 @@ TEXT ·dTileByRow5x4AVX2(SB), NOSPLIT, $24-8
 	BZHIQ   CX, DX, DX
 	MOVQ    DX, 16(SP)
 	MOVQ    48(AX), BX
-	MOVQ    152(AX), SI
-	MOVQ    72(AX), DI
+	MOVQ    72(AX), SI
+	SHLQ    $0x03, SI
+	MOVQ    80(AX), DI
 	SHLQ    $0x03, DI
-	MOVQ    80(AX), R8
+	MOVQ    88(AX), R8
 	SHLQ    $0x03, R8
-	MOVQ    88(AX), R9
-	SHLQ    $0x03, R9
-	MOVQ    176(AX), R10
-	SHLQ    $0x03, R10
-	LEAQ    (DI)(DI*2), R11
+	LEAQ    (SI)(SI*2), R9
 
 tile:
 	MOVQ       8(SP), CX
@@ -8830,71 +9191,87 @@ tile:
 	VXORPS     Y2, Y2, Y2
 	VXORPS     Y3, Y3, Y3
 	VXORPS     Y4, Y4, Y4
-	MOVQ       BX, R12
-	PREFETCHT0 (R12)
-	ADDQ       R9, R12
-	PREFETCHT0 (R12)
-	ADDQ       R9, R12
-	PREFETCHT0 (R12)
-	ADDQ       R9, R12
-	PREFETCHT0 (R12)
-	ADDQ       R9, R12
-	PREFETCHT0 (R12)
-	MOVQ       96(AX), R12
-	SHRQ       $0x01, R12
-	JZ         rest
+	MOVQ       BX, R10
+	PREFETCHT0 (R10)
+	ADDQ       R8, R10
+	PREFETCHT0 (R10)
+	ADDQ       R8, R10
+	PREFETCHT0 (R10)
+	ADDQ       R8, R10
+	PREFETCHT0 (R10)
+	ADDQ       R8, R10
+	PREFETCHT0 (R10)
+	MOVQ       152(AX), R10
+	MOVQ       176(AX), R11
+	SHLQ       $0x03, R11
+	MOVQ       96(AX), R13
+	SHRQ       $0x01, R13
+	MOVQ       184(AX), R12
+	CMPQ       R12, R13
+	CMOVQGT    R13, R12
+	SUBQ       R12, R13
+	MOVQ       R13, 24(SP)
+	TESTQ      R12, R12
+	JZ         idle
 
 loop:
-	PREFETCHT1   (SI)
+	PREFETCHT1   (R10)
 	VMOVUPD      (DX), Y5
 	VBROADCASTSD (CX), Y6
 	VFMADD231PD  Y6, Y5, Y0
-	VBROADCASTSD (CX)(DI*1), Y6
+	VBROADCASTSD (CX)(SI*1), Y6
 	VFMADD231PD  Y6, Y5, Y1
-	VBROADCASTSD (CX)(DI*2), Y6
+	VBROADCASTSD (CX)(SI*2), Y6
 	VFMADD231PD  Y6, Y5, Y2
-	VBROADCASTSD (CX)(R11*1), Y6
+	VBROADCASTSD (CX)(R9*1), Y6
 	VFMADD231PD  Y6, Y5, Y3
-	VBROADCASTSD (CX)(DI*4), Y6
+	VBROADCASTSD (CX)(SI*4), Y6
 	VFMADD231PD  Y6, Y5, Y4
-	VMOVUPD      (DX)(R8*1), Y5
+	VMOVUPD      (DX)(DI*1), Y5
 	VBROADCASTSD 8(CX), Y6
 	VFMADD231PD  Y6, Y5, Y0
-	VBROADCASTSD 8(CX)(DI*1), Y6
+	VBROADCASTSD 8(CX)(SI*1), Y6
 	VFMADD231PD  Y6, Y5, Y1
-	VBROADCASTSD 8(CX)(DI*2), Y6
+	VBROADCASTSD 8(CX)(SI*2), Y6
 	VFMADD231PD  Y6, Y5, Y2
-	VBROADCASTSD 8(CX)(R11*1), Y6
+	VBROADCASTSD 8(CX)(R9*1), Y6
 	VFMADD231PD  Y6, Y5, Y3
-	VBROADCASTSD 8(CX)(DI*4), Y6
+	VBROADCASTSD 8(CX)(SI*4), Y6
 	VFMADD231PD  Y6, Y5, Y4
-	LEAQ         (DX)(R8*2), DX
+	LEAQ         (DX)(DI*2), DX
 	ADDQ         $0x10, CX
-	ADDQ         R10, SI
+	ADDQ         R11, R10
 	DECQ         R12
 	JNZ          loop
 
-rest:
+	// the rounds that fetch nothing touch the argument block
+idle:
+	MOVQ         AX, R10
+	XORQ         R11, R11
+	MOVQ         24(SP), R12
+	MOVQ         $0x00000000, 24(SP)
+	TESTQ        R12, R12
+	JNZ          loop
 	MOVQ         96(AX), R12
 	TESTQ        $0x00000001, R12
 	JZ           done
 	VMOVUPD      (DX), Y5
 	VBROADCASTSD (CX), Y6
 	VFMADD231PD  Y6, Y5, Y0
-	VBROADCASTSD (CX)(DI*1), Y6
+	VBROADCASTSD (CX)(SI*1), Y6
 	VFMADD231PD  Y6, Y5, Y1
-	VBROADCASTSD (CX)(DI*2), Y6
+	VBROADCASTSD (CX)(SI*2), Y6
 	VFMADD231PD  Y6, Y5, Y2
-	VBROADCASTSD (CX)(R11*1), Y6
+	VBROADCASTSD (CX)(R9*1), Y6
 	VFMADD231PD  Y6, Y5, Y3
-	VBROADCASTSD (CX)(DI*4), Y6
+	VBROADCASTSD (CX)(SI*4), Y6
 	VFMADD231PD  Y6, Y5, Y4
 
 done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 184(AX), Y5
+	VBROADCASTSD 192(AX), Y5
 	VMULPD       Y5, Y0, Y0
 	VMULPD       Y5, Y1, Y1
 	VMULPD       Y5, Y2, Y2
@@ -8911,84 +9288,84 @@ scaled:
 	JZ     wholeadd
 	MOVQ   BX, DX
 	VADDPD (DX), Y0, Y0
-	ADDQ   R9, DX
+	ADDQ   R8, DX
 	VADDPD (DX), Y1, Y1
-	ADDQ   R9, DX
+	ADDQ   R8, DX
 	VADDPD (DX), Y2, Y2
-	ADDQ   R9, DX
+	ADDQ   R8, DX
 	VADDPD (DX), Y3, Y3
-	ADDQ   R9, DX
+	ADDQ   R8, DX
 	VADDPD (DX), Y4, Y4
 
 wholeadd:
 	TESTQ        $0x00000004, CX
 	JZ           wholebeta
-	VBROADCASTSD 192(AX), Y5
+	VBROADCASTSD 200(AX), Y5
 	MOVQ         BX, CX
 	VFMADD231PD  (CX), Y5, Y0
-	ADDQ         R9, CX
+	ADDQ         R8, CX
 	VFMADD231PD  (CX), Y5, Y1
-	ADDQ         R9, CX
+	ADDQ         R8, CX
 	VFMADD231PD  (CX), Y5, Y2
-	ADDQ         R9, CX
+	ADDQ         R8, CX
 	VFMADD231PD  (CX), Y5, Y3
-	ADDQ         R9, CX
+	ADDQ         R8, CX
 	VFMADD231PD  (CX), Y5, Y4
 
 wholebeta:
 	MOVQ    BX, CX
 	VMOVUPD Y0, (CX)
-	ADDQ    R9, CX
+	ADDQ    R8, CX
 	VMOVUPD Y1, (CX)
-	ADDQ    R9, CX
+	ADDQ    R8, CX
 	VMOVUPD Y2, (CX)
-	ADDQ    R9, CX
+	ADDQ    R8, CX
 	VMOVUPD Y3, (CX)
-	ADDQ    R9, CX
+	ADDQ    R8, CX
 	VMOVUPD Y4, (CX)
 	JMP     stored
 
 partial:
 	MOVQ       120(AX), DX
-	LEAQ       masks<>+0(SB), R12
+	LEAQ       masks<>+0(SB), R10
 	SHLQ       $0x03, DX
-	SUBQ       DX, R12
-	VMOVUPS    128(R12), Y5
+	SUBQ       DX, R10
+	VMOVUPS    128(R10), Y5
 	TESTQ      $0x00000002, CX
 	JZ         maskedadd
 	MOVQ       BX, DX
 	VMASKMOVPD (DX), Y5, Y6
 	VADDPD     Y6, Y0, Y0
-	ADDQ       R9, DX
+	ADDQ       R8, DX
 	VMASKMOVPD (DX), Y5, Y6
 	VADDPD     Y6, Y1, Y1
-	ADDQ       R9, DX
+	ADDQ       R8, DX
 	VMASKMOVPD (DX), Y5, Y6
 	VADDPD     Y6, Y2, Y2
-	ADDQ       R9, DX
+	ADDQ       R8, DX
 	VMASKMOVPD (DX), Y5, Y6
 	VADDPD     Y6, Y3, Y3
-	ADDQ       R9, DX
+	ADDQ       R8, DX
 	VMASKMOVPD (DX), Y5, Y6
 	VADDPD     Y6, Y4, Y4
 
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 192(AX), Y6
+	VBROADCASTSD 200(AX), Y6
 	MOVQ         BX, DX
 	VMASKMOVPD   (DX), Y5, Y7
 	VFMADD231PD  Y7, Y6, Y0
-	ADDQ         R9, DX
+	ADDQ         R8, DX
 	VMASKMOVPD   (DX), Y5, Y7
 	VFMADD231PD  Y7, Y6, Y1
-	ADDQ         R9, DX
+	ADDQ         R8, DX
 	VMASKMOVPD   (DX), Y5, Y7
 	VFMADD231PD  Y7, Y6, Y2
-	ADDQ         R9, DX
+	ADDQ         R8, DX
 	VMASKMOVPD   (DX), Y5, Y7
 	VFMADD231PD  Y7, Y6, Y3
-	ADDQ         R9, DX
+	ADDQ         R8, DX
 	VMASKMOVPD   (DX), Y5, Y7
 	VFMADD231PD  Y7, Y6, Y4
 
@@ -8997,84 +9374,84 @@ maskedbeta:
 	JNZ        lower
 	MOVQ       BX, CX
 	VMASKMOVPD Y0, Y5, (CX)
-	ADDQ       R9, CX
+	ADDQ       R8, CX
 	VMASKMOVPD Y1, Y5, (CX)
-	ADDQ       R9, CX
+	ADDQ       R8, CX
 	VMASKMOVPD Y2, Y5, (CX)
-	ADDQ       R9, CX
+	ADDQ       R8, CX
 	VMASKMOVPD Y3, Y5, (CX)
-	ADDQ       R9, CX
+	ADDQ       R8, CX
 	VMASKMOVPD Y4, Y5, (CX)
 	JMP        stored
 
 lower:
 	MOVQ       120(AX), DX
 	MOVQ       16(SP), CX
-	MOVQ       $-1, R12
-	BZHIQ      DX, R12, R12
+	MOVQ       $-1, R10
+	BZHIQ      DX, R10, R10
 	MOVQ       BX, DX
-	MOVQ       CX, R13
-	SHRQ       $0x10, R13
-	ANDQ       R12, R13
-	POPCNTQ    R13, R13
-	LEAQ       masks<>+0(SB), R14
-	SHLQ       $0x03, R13
-	SUBQ       R13, R14
-	VMOVUPS    128(R14), Y5
+	MOVQ       CX, R11
+	SHRQ       $0x10, R11
+	ANDQ       R10, R11
+	POPCNTQ    R11, R11
+	LEAQ       masks<>+0(SB), R12
+	SHLQ       $0x03, R11
+	SUBQ       R11, R12
+	VMOVUPS    128(R12), Y5
 	VMASKMOVPD Y0, Y5, (DX)
 	LEAQ       1(CX)(CX*1), CX
-	ADDQ       R9, DX
-	MOVQ       CX, R13
-	SHRQ       $0x10, R13
-	ANDQ       R12, R13
-	POPCNTQ    R13, R13
-	LEAQ       masks<>+0(SB), R14
-	SHLQ       $0x03, R13
-	SUBQ       R13, R14
-	VMOVUPS    128(R14), Y5
+	ADDQ       R8, DX
+	MOVQ       CX, R11
+	SHRQ       $0x10, R11
+	ANDQ       R10, R11
+	POPCNTQ    R11, R11
+	LEAQ       masks<>+0(SB), R12
+	SHLQ       $0x03, R11
+	SUBQ       R11, R12
+	VMOVUPS    128(R12), Y5
 	VMASKMOVPD Y1, Y5, (DX)
 	LEAQ       1(CX)(CX*1), CX
-	ADDQ       R9, DX
-	MOVQ       CX, R13
-	SHRQ       $0x10, R13
-	ANDQ       R12, R13
-	POPCNTQ    R13, R13
-	LEAQ       masks<>+0(SB), R14
-	SHLQ       $0x03, R13
-	SUBQ       R13, R14
-	VMOVUPS    128(R14), Y5
+	ADDQ       R8, DX
+	MOVQ       CX, R11
+	SHRQ       $0x10, R11
+	ANDQ       R10, R11
+	POPCNTQ    R11, R11
+	LEAQ       masks<>+0(SB), R12
+	SHLQ       $0x03, R11
+	SUBQ       R11, R12
+	VMOVUPS    128(R12), Y5
 	VMASKMOVPD Y2, Y5, (DX)
 	LEAQ       1(CX)(CX*1), CX
-	ADDQ       R9, DX
-	MOVQ       CX, R13
-	SHRQ       $0x10, R13
-	ANDQ       R12, R13
-	POPCNTQ    R13, R13
-	LEAQ       masks<>+0(SB), R14
-	SHLQ       $0x03, R13
-	SUBQ       R13, R14
-	VMOVUPS    128(R14), Y5
+	ADDQ       R8, DX
+	MOVQ       CX, R11
+	SHRQ       $0x10, R11
+	ANDQ       R10, R11
+	POPCNTQ    R11, R11
+	LEAQ       masks<>+0(SB), R12
+	SHLQ       $0x03, R11
+	SUBQ       R11, R12
+	VMOVUPS    128(R12), Y5
 	VMASKMOVPD Y3, Y5, (DX)
 	LEAQ       1(CX)(CX*1), CX
-	ADDQ       R9, DX
-	MOVQ       CX, R13
-	SHRQ       $0x10, R13
-	ANDQ       R12, R13
-	POPCNTQ    R13, R13
-	LEAQ       masks<>+0(SB), R12
-	SHLQ       $0x03, R13
-	SUBQ       R13, R12
-	VMOVUPS    128(R12), Y5
+	ADDQ       R8, DX
+	MOVQ       CX, R11
+	SHRQ       $0x10, R11
+	ANDQ       R10, R11
+	POPCNTQ    R11, R11
+	LEAQ       masks<>+0(SB), R10
+	SHLQ       $0x03, R11
+	SUBQ       R11, R10
+	VMOVUPS    128(R10), Y5
 	VMASKMOVPD Y4, Y5, (DX)
 	LEAQ       1(CX)(CX*1), CX
 	MOVQ       CX, 16(SP)
 
 stored:
-	ADDQ R9, BX
-	ADDQ R9, BX
-	ADDQ R9, BX
-	ADDQ R9, BX
-	ADDQ R9, BX
+	ADDQ R8, BX
+	ADDQ R8, BX
+	ADDQ R8, BX
+	ADDQ R8, BX
+	ADDQ R8, BX
 
 	// next tile
 	MOVQ 112(AX), CX
@@ -9087,7 +9464,7 @@ stored:
 
 // func dTileByRow6x4AVX2(t *byte)
 // Requires: AVX, BMI2, CMOV, FMA3, MMX+, POPCNT
-TEXT ·dTileByRow6x4AVX2(SB), NOSPLIT, $24-8
+TEXT ·dTileByRow6x4AVX2(SB), NOSPLIT, $32-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -9102,102 +9479,115 @@ TEXT ·dTileByRow6x4AVX2(SB), NOSPLIT, $24-8
 	BZHIQ   CX, DX, DX
 	MOVQ    DX, 16(SP)
 	MOVQ    48(AX), BX
-	MOVQ    152(AX), SI
-	MOVQ    72(AX), DI
+	MOVQ    72(AX), SI
+	SHLQ    $0x03, SI
+	MOVQ    80(AX), DI
 	SHLQ    $0x03, DI
-	MOVQ    80(AX), R8
+	MOVQ    88(AX), R8
 	SHLQ    $0x03, R8
-	MOVQ    88(AX), R9
-	SHLQ    $0x03, R9
-	MOVQ    176(AX), R10
-	SHLQ    $0x03, R10
-	LEAQ    (DI)(DI*2), R11
+	LEAQ    (SI)(SI*2), R9
 
 tile:
 	MOVQ       8(SP), CX
 	MOVQ       24(AX), DX
-	LEAQ       (CX)(DI*4), R12
-	ADDQ       DI, R12
+	LEAQ       (CX)(SI*4), R10
+	ADDQ       SI, R10
 	VXORPS     Y0, Y0, Y0
 	VXORPS     Y1, Y1, Y1
 	VXORPS     Y2, Y2, Y2
 	VXORPS     Y3, Y3, Y3
 	VXORPS     Y4, Y4, Y4
 	VXORPS     Y5, Y5, Y5
-	MOVQ       BX, R13
-	PREFETCHT0 (R13)
-	ADDQ       R9, R13
-	PREFETCHT0 (R13)
-	ADDQ       R9, R13
-	PREFETCHT0 (R13)
-	ADDQ       R9, R13
-	PREFETCHT0 (R13)
-	ADDQ       R9, R13
-	PREFETCHT0 (R13)
-	ADDQ       R9, R13
-	PREFETCHT0 (R13)
-	MOVQ       96(AX), R13
-	SHRQ       $0x01, R13
-	JZ         rest
+	MOVQ       BX, R11
+	PREFETCHT0 (R11)
+	ADDQ       R8, R11
+	PREFETCHT0 (R11)
+	ADDQ       R8, R11
+	PREFETCHT0 (R11)
+	ADDQ       R8, R11
+	PREFETCHT0 (R11)
+	ADDQ       R8, R11
+	PREFETCHT0 (R11)
+	ADDQ       R8, R11
+	PREFETCHT0 (R11)
+	MOVQ       152(AX), R11
+	MOVQ       176(AX), R12
+	SHLQ       $0x03, R12
+	MOVQ       96(AX), R14
+	SHRQ       $0x01, R14
+	MOVQ       184(AX), R13
+	CMPQ       R13, R14
+	CMOVQGT    R14, R13
+	SUBQ       R13, R14
+	MOVQ       R14, 24(SP)
+	TESTQ      R13, R13
+	JZ         idle
 
 loop:
-	PREFETCHT1   (SI)
+	PREFETCHT1   (R11)
 	VMOVUPD      (DX), Y6
 	VBROADCASTSD (CX), Y7
 	VFMADD231PD  Y7, Y6, Y0
-	VBROADCASTSD (CX)(DI*1), Y7
+	VBROADCASTSD (CX)(SI*1), Y7
 	VFMADD231PD  Y7, Y6, Y1
-	VBROADCASTSD (CX)(DI*2), Y7
+	VBROADCASTSD (CX)(SI*2), Y7
 	VFMADD231PD  Y7, Y6, Y2
-	VBROADCASTSD (CX)(R11*1), Y7
+	VBROADCASTSD (CX)(R9*1), Y7
 	VFMADD231PD  Y7, Y6, Y3
-	VBROADCASTSD (CX)(DI*4), Y7
+	VBROADCASTSD (CX)(SI*4), Y7
 	VFMADD231PD  Y7, Y6, Y4
-	VBROADCASTSD (R12), Y7
+	VBROADCASTSD (R10), Y7
 	VFMADD231PD  Y7, Y6, Y5
-	VMOVUPD      (DX)(R8*1), Y6
+	VMOVUPD      (DX)(DI*1), Y6
 	VBROADCASTSD 8(CX), Y7
 	VFMADD231PD  Y7, Y6, Y0
-	VBROADCASTSD 8(CX)(DI*1), Y7
+	VBROADCASTSD 8(CX)(SI*1), Y7
 	VFMADD231PD  Y7, Y6, Y1
-	VBROADCASTSD 8(CX)(DI*2), Y7
+	VBROADCASTSD 8(CX)(SI*2), Y7
 	VFMADD231PD  Y7, Y6, Y2
-	VBROADCASTSD 8(CX)(R11*1), Y7
+	VBROADCASTSD 8(CX)(R9*1), Y7
 	VFMADD231PD  Y7, Y6, Y3
-	VBROADCASTSD 8(CX)(DI*4), Y7
+	VBROADCASTSD 8(CX)(SI*4), Y7
 	VFMADD231PD  Y7, Y6, Y4
-	VBROADCASTSD 8(R12), Y7
+	VBROADCASTSD 8(R10), Y7
 	VFMADD231PD  Y7, Y6, Y5
-	LEAQ         (DX)(R8*2), DX
+	LEAQ         (DX)(DI*2), DX
 	ADDQ         $0x10, CX
-	ADDQ         $0x10, R12
-	ADDQ         R10, SI
+	ADDQ         $0x10, R10
+	ADDQ         R12, R11
 	DECQ         R13
 	JNZ          loop
 
-rest:
+	// the rounds that fetch nothing touch the argument block
+idle:
+	MOVQ         AX, R11
+	XORQ         R12, R12
+	MOVQ         24(SP), R13
+	MOVQ         $0x00000000, 24(SP)
+	TESTQ        R13, R13
+	JNZ          loop
 	MOVQ         96(AX), R13
 	TESTQ        $0x00000001, R13
 	JZ           done
 	VMOVUPD      (DX), Y6
 	VBROADCASTSD (CX), Y7
 	VFMADD231PD  Y7, Y6, Y0
-	VBROADCASTSD (CX)(DI*1), Y7
+	VBROADCASTSD (CX)(SI*1), Y7
 	VFMADD231PD  Y7, Y6, Y1
-	VBROADCASTSD (CX)(DI*2), Y7
+	VBROADCASTSD (CX)(SI*2), Y7
 	VFMADD231PD  Y7, Y6, Y2
-	VBROADCASTSD (CX)(R11*1), Y7
+	VBROADCASTSD (CX)(R9*1), Y7
 	VFMADD231PD  Y7, Y6, Y3
-	VBROADCASTSD (CX)(DI*4), Y7
+	VBROADCASTSD (CX)(SI*4), Y7
 	VFMADD231PD  Y7, Y6, Y4
-	VBROADCASTSD (R12), Y7
+	VBROADCASTSD (R10), Y7
 	VFMADD231PD  Y7, Y6, Y5
 
 done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 184(AX), Y6
+	VBROADCASTSD 192(AX), Y6
 	VMULPD       Y6, Y0, Y0
 	VMULPD       Y6, Y1, Y1
 	VMULPD       Y6, Y2, Y2
@@ -9215,96 +9605,96 @@ scaled:
 	JZ     wholeadd
 	MOVQ   BX, DX
 	VADDPD (DX), Y0, Y0
-	ADDQ   R9, DX
+	ADDQ   R8, DX
 	VADDPD (DX), Y1, Y1
-	ADDQ   R9, DX
+	ADDQ   R8, DX
 	VADDPD (DX), Y2, Y2
-	ADDQ   R9, DX
+	ADDQ   R8, DX
 	VADDPD (DX), Y3, Y3
-	ADDQ   R9, DX
+	ADDQ   R8, DX
 	VADDPD (DX), Y4, Y4
-	ADDQ   R9, DX
+	ADDQ   R8, DX
 	VADDPD (DX), Y5, Y5
 
 wholeadd:
 	TESTQ        $0x00000004, CX
 	JZ           wholebeta
-	VBROADCASTSD 192(AX), Y6
+	VBROADCASTSD 200(AX), Y6
 	MOVQ         BX, CX
 	VFMADD231PD  (CX), Y6, Y0
-	ADDQ         R9, CX
+	ADDQ         R8, CX
 	VFMADD231PD  (CX), Y6, Y1
-	ADDQ         R9, CX
+	ADDQ         R8, CX
 	VFMADD231PD  (CX), Y6, Y2
-	ADDQ         R9, CX
+	ADDQ         R8, CX
 	VFMADD231PD  (CX), Y6, Y3
-	ADDQ         R9, CX
+	ADDQ         R8, CX
 	VFMADD231PD  (CX), Y6, Y4
-	ADDQ         R9, CX
+	ADDQ         R8, CX
 	VFMADD231PD  (CX), Y6, Y5
 
 wholebeta:
 	MOVQ    BX, CX
 	VMOVUPD Y0, (CX)
-	ADDQ    R9, CX
+	ADDQ    R8, CX
 	VMOVUPD Y1, (CX)
-	ADDQ    R9, CX
+	ADDQ    R8, CX
 	VMOVUPD Y2, (CX)
-	ADDQ    R9, CX
+	ADDQ    R8, CX
 	VMOVUPD Y3, (CX)
-	ADDQ    R9, CX
+	ADDQ    R8, CX
 	VMOVUPD Y4, (CX)
-	ADDQ    R9, CX
+	ADDQ    R8, CX
 	VMOVUPD Y5, (CX)
 	JMP     stored
 
 partial:
 	MOVQ       120(AX), DX
-	LEAQ       masks<>+0(SB), R12
+	LEAQ       masks<>+0(SB), R10
 	SHLQ       $0x03, DX
-	SUBQ       DX, R12
-	VMOVUPS    128(R12), Y6
+	SUBQ       DX, R10
+	VMOVUPS    128(R10), Y6
 	TESTQ      $0x00000002, CX
 	JZ         maskedadd
 	MOVQ       BX, DX
 	VMASKMOVPD (DX), Y6, Y7
 	VADDPD     Y7, Y0, Y0
-	ADDQ       R9, DX
+	ADDQ       R8, DX
 	VMASKMOVPD (DX), Y6, Y7
 	VADDPD     Y7, Y1, Y1
-	ADDQ       R9, DX
+	ADDQ       R8, DX
 	VMASKMOVPD (DX), Y6, Y7
 	VADDPD     Y7, Y2, Y2
-	ADDQ       R9, DX
+	ADDQ       R8, DX
 	VMASKMOVPD (DX), Y6, Y7
 	VADDPD     Y7, Y3, Y3
-	ADDQ       R9, DX
+	ADDQ       R8, DX
 	VMASKMOVPD (DX), Y6, Y7
 	VADDPD     Y7, Y4, Y4
-	ADDQ       R9, DX
+	ADDQ       R8, DX
 	VMASKMOVPD (DX), Y6, Y7
 	VADDPD     Y7, Y5, Y5
 
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 192(AX), Y7
+	VBROADCASTSD 200(AX), Y7
 	MOVQ         BX, DX
 	VMASKMOVPD   (DX), Y6, Y8
 	VFMADD231PD  Y8, Y7, Y0
-	ADDQ         R9, DX
+	ADDQ         R8, DX
 	VMASKMOVPD   (DX), Y6, Y8
 	VFMADD231PD  Y8, Y7, Y1
-	ADDQ         R9, DX
+	ADDQ         R8, DX
 	VMASKMOVPD   (DX), Y6, Y8
 	VFMADD231PD  Y8, Y7, Y2
-	ADDQ         R9, DX
+	ADDQ         R8, DX
 	VMASKMOVPD   (DX), Y6, Y8
 	VFMADD231PD  Y8, Y7, Y3
-	ADDQ         R9, DX
+	ADDQ         R8, DX
 	VMASKMOVPD   (DX), Y6, Y8
 	VFMADD231PD  Y8, Y7, Y4
-	ADDQ         R9, DX
+	ADDQ         R8, DX
 	VMASKMOVPD   (DX), Y6, Y8
 	VFMADD231PD  Y8, Y7, Y5
 
@@ -9313,98 +9703,98 @@ maskedbeta:
 	JNZ        lower
 	MOVQ       BX, CX
 	VMASKMOVPD Y0, Y6, (CX)
-	ADDQ       R9, CX
+	ADDQ       R8, CX
 	VMASKMOVPD Y1, Y6, (CX)
-	ADDQ       R9, CX
+	ADDQ       R8, CX
 	VMASKMOVPD Y2, Y6, (CX)
-	ADDQ       R9, CX
+	ADDQ       R8, CX
 	VMASKMOVPD Y3, Y6, (CX)
-	ADDQ       R9, CX
+	ADDQ       R8, CX
 	VMASKMOVPD Y4, Y6, (CX)
-	ADDQ       R9, CX
+	ADDQ       R8, CX
 	VMASKMOVPD Y5, Y6, (CX)
 	JMP        stored
 
 lower:
 	MOVQ       120(AX), DX
 	MOVQ       16(SP), CX
-	MOVQ       $-1, R12
-	BZHIQ      DX, R12, R12
+	MOVQ       $-1, R10
+	BZHIQ      DX, R10, R10
 	MOVQ       BX, DX
-	MOVQ       CX, R13
-	SHRQ       $0x10, R13
-	ANDQ       R12, R13
-	POPCNTQ    R13, R13
-	LEAQ       masks<>+0(SB), R14
-	SHLQ       $0x03, R13
-	SUBQ       R13, R14
-	VMOVUPS    128(R14), Y6
+	MOVQ       CX, R11
+	SHRQ       $0x10, R11
+	ANDQ       R10, R11
+	POPCNTQ    R11, R11
+	LEAQ       masks<>+0(SB), R12
+	SHLQ       $0x03, R11
+	SUBQ       R11, R12
+	VMOVUPS    128(R12), Y6
 	VMASKMOVPD Y0, Y6, (DX)
 	LEAQ       1(CX)(CX*1), CX
-	ADDQ       R9, DX
-	MOVQ       CX, R13
-	SHRQ       $0x10, R13
-	ANDQ       R12, R13
-	POPCNTQ    R13, R13
-	LEAQ       masks<>+0(SB), R14
-	SHLQ       $0x03, R13
-	SUBQ       R13, R14
-	VMOVUPS    128(R14), Y6
+	ADDQ       R8, DX
+	MOVQ       CX, R11
+	SHRQ       $0x10, R11
+	ANDQ       R10, R11
+	POPCNTQ    R11, R11
+	LEAQ       masks<>+0(SB), R12
+	SHLQ       $0x03, R11
+	SUBQ       R11, R12
+	VMOVUPS    128(R12), Y6
 	VMASKMOVPD Y1, Y6, (DX)
 	LEAQ       1(CX)(CX*1), CX
-	ADDQ       R9, DX
-	MOVQ       CX, R13
-	SHRQ       $0x10, R13
-	ANDQ       R12, R13
-	POPCNTQ    R13, R13
-	LEAQ       masks<>+0(SB), R14
-	SHLQ       $0x03, R13
-	SUBQ       R13, R14
-	VMOVUPS    128(R14), Y6
+	ADDQ       R8, DX
+	MOVQ       CX, R11
+	SHRQ       $0x10, R11
+	ANDQ       R10, R11
+	POPCNTQ    R11, R11
+	LEAQ       masks<>+0(SB), R12
+	SHLQ       $0x03, R11
+	SUBQ       R11, R12
+	VMOVUPS    128(R12), Y6
 	VMASKMOVPD Y2, Y6, (DX)
 	LEAQ       1(CX)(CX*1), CX
-	ADDQ       R9, DX
-	MOVQ       CX, R13
-	SHRQ       $0x10, R13
-	ANDQ       R12, R13
-	POPCNTQ    R13, R13
-	LEAQ       masks<>+0(SB), R14
-	SHLQ       $0x03, R13
-	SUBQ       R13, R14
-	VMOVUPS    128(R14), Y6
+	ADDQ       R8, DX
+	MOVQ       CX, R11
+	SHRQ       $0x10, R11
+	ANDQ       R10, R11
+	POPCNTQ    R11, R11
+	LEAQ       masks<>+0(SB), R12
+	SHLQ       $0x03, R11
+	SUBQ       R11, R12
+	VMOVUPS    128(R12), Y6
 	VMASKMOVPD Y3, Y6, (DX)
 	LEAQ       1(CX)(CX*1), CX
-	ADDQ       R9, DX
-	MOVQ       CX, R13
-	SHRQ       $0x10, R13
-	ANDQ       R12, R13
-	POPCNTQ    R13, R13
-	LEAQ       masks<>+0(SB), R14
-	SHLQ       $0x03, R13
-	SUBQ       R13, R14
-	VMOVUPS    128(R14), Y6
+	ADDQ       R8, DX
+	MOVQ       CX, R11
+	SHRQ       $0x10, R11
+	ANDQ       R10, R11
+	POPCNTQ    R11, R11
+	LEAQ       masks<>+0(SB), R12
+	SHLQ       $0x03, R11
+	SUBQ       R11, R12
+	VMOVUPS    128(R12), Y6
 	VMASKMOVPD Y4, Y6, (DX)
 	LEAQ       1(CX)(CX*1), CX
-	ADDQ       R9, DX
-	MOVQ       CX, R13
-	SHRQ       $0x10, R13
-	ANDQ       R12, R13
-	POPCNTQ    R13, R13
-	LEAQ       masks<>+0(SB), R12
-	SHLQ       $0x03, R13
-	SUBQ       R13, R12
-	VMOVUPS    128(R12), Y6
+	ADDQ       R8, DX
+	MOVQ       CX, R11
+	SHRQ       $0x10, R11
+	ANDQ       R10, R11
+	POPCNTQ    R11, R11
+	LEAQ       masks<>+0(SB), R10
+	SHLQ       $0x03, R11
+	SUBQ       R11, R10
+	VMOVUPS    128(R10), Y6
 	VMASKMOVPD Y5, Y6, (DX)
 	LEAQ       1(CX)(CX*1), CX
 	MOVQ       CX, 16(SP)
 
 stored:
-	ADDQ R9, BX
-	ADDQ R9, BX
-	ADDQ R9, BX
-	ADDQ R9, BX
-	ADDQ R9, BX
-	ADDQ R9, BX
+	ADDQ R8, BX
+	ADDQ R8, BX
+	ADDQ R8, BX
+	ADDQ R8, BX
+	ADDQ R8, BX
+	ADDQ R8, BX
 
 	// next tile
 	MOVQ 112(AX), CX
@@ -9417,7 +9807,7 @@ stored:
 
 // func dTileByCol1x4AVX2(t *byte)
 // Requires: AVX, BMI2, CMOV, FMA3, MMX+, POPCNT
-TEXT ·dTileByCol1x4AVX2(SB), NOSPLIT, $24-8
+TEXT ·dTileByCol1x4AVX2(SB), NOSPLIT, $32-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -9432,41 +9822,54 @@ TEXT ·dTileByCol1x4AVX2(SB), NOSPLIT, $24-8
 	BZHIQ   CX, DX, DX
 	MOVQ    DX, 16(SP)
 	MOVQ    48(AX), BX
-	MOVQ    152(AX), SI
-	MOVQ    72(AX), DI
+	MOVQ    72(AX), SI
+	SHLQ    $0x03, SI
+	MOVQ    80(AX), DI
 	SHLQ    $0x03, DI
-	MOVQ    80(AX), R8
+	MOVQ    88(AX), R8
 	SHLQ    $0x03, R8
-	MOVQ    88(AX), R9
-	SHLQ    $0x03, R9
-	MOVQ    176(AX), R10
-	SHLQ    $0x03, R10
 
 tile:
 	MOVQ       8(SP), CX
 	MOVQ       24(AX), DX
 	VXORPS     Y0, Y0, Y0
-	MOVQ       BX, R11
-	PREFETCHT0 (R11)
-	MOVQ       96(AX), R11
-	SHRQ       $0x01, R11
-	JZ         rest
+	MOVQ       BX, R9
+	PREFETCHT0 (R9)
+	MOVQ       152(AX), R9
+	MOVQ       176(AX), R10
+	SHLQ       $0x03, R10
+	MOVQ       96(AX), R12
+	SHRQ       $0x01, R12
+	MOVQ       184(AX), R11
+	CMPQ       R11, R12
+	CMOVQGT    R12, R11
+	SUBQ       R11, R12
+	MOVQ       R12, 24(SP)
+	TESTQ      R11, R11
+	JZ         idle
 
 loop:
-	PREFETCHT1   (SI)
+	PREFETCHT1   (R9)
 	VMOVUPD      (DX), Y1
 	VBROADCASTSD (CX), Y2
 	VFMADD231PD  Y2, Y1, Y0
-	VMOVUPD      (DX)(R8*1), Y1
-	VBROADCASTSD (CX)(DI*1), Y2
+	VMOVUPD      (DX)(DI*1), Y1
+	VBROADCASTSD (CX)(SI*1), Y2
 	VFMADD231PD  Y2, Y1, Y0
-	LEAQ         (DX)(R8*2), DX
-	LEAQ         (CX)(DI*2), CX
-	ADDQ         R10, SI
+	LEAQ         (DX)(DI*2), DX
+	LEAQ         (CX)(SI*2), CX
+	ADDQ         R10, R9
 	DECQ         R11
 	JNZ          loop
 
-rest:
+	// the rounds that fetch nothing touch the argument block
+idle:
+	MOVQ         AX, R9
+	XORQ         R10, R10
+	MOVQ         24(SP), R11
+	MOVQ         $0x00000000, 24(SP)
+	TESTQ        R11, R11
+	JNZ          loop
 	MOVQ         96(AX), R11
 	TESTQ        $0x00000001, R11
 	JZ           done
@@ -9478,7 +9881,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 184(AX), Y1
+	VBROADCASTSD 192(AX), Y1
 	VMULPD       Y1, Y0, Y0
 
 scaled:
@@ -9495,7 +9898,7 @@ scaled:
 wholeadd:
 	TESTQ        $0x00000004, CX
 	JZ           wholebeta
-	VBROADCASTSD 192(AX), Y1
+	VBROADCASTSD 200(AX), Y1
 	MOVQ         BX, CX
 	VFMADD231PD  (CX), Y1, Y0
 
@@ -9506,10 +9909,10 @@ wholebeta:
 
 partial:
 	MOVQ       120(AX), DX
-	LEAQ       masks<>+0(SB), R11
+	LEAQ       masks<>+0(SB), R9
 	SHLQ       $0x03, DX
-	SUBQ       DX, R11
-	VMOVUPS    128(R11), Y1
+	SUBQ       DX, R9
+	VMOVUPS    128(R9), Y1
 	TESTQ      $0x00000002, CX
 	JZ         maskedadd
 	MOVQ       BX, DX
@@ -9519,7 +9922,7 @@ partial:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 192(AX), Y2
+	VBROADCASTSD 200(AX), Y2
 	MOVQ         BX, DX
 	VMASKMOVPD   (DX), Y1, Y3
 	VFMADD231PD  Y3, Y2, Y0
@@ -9534,23 +9937,23 @@ maskedbeta:
 lower:
 	MOVQ       120(AX), DX
 	MOVQ       16(SP), CX
-	MOVQ       $-1, R11
-	BZHIQ      DX, R11, R11
+	MOVQ       $-1, R9
+	BZHIQ      DX, R9, R9
 	MOVQ       BX, DX
-	MOVQ       CX, R12
-	SHRQ       $0x10, R12
-	ANDQ       R11, R12
-	POPCNTQ    R12, R12
-	LEAQ       masks<>+0(SB), R11
-	SHLQ       $0x03, R12
-	SUBQ       R12, R11
-	VMOVUPS    128(R11), Y1
+	MOVQ       CX, R10
+	SHRQ       $0x10, R10
+	ANDQ       R9, R10
+	POPCNTQ    R10, R10
+	LEAQ       masks<>+0(SB), R9
+	SHLQ       $0x03, R10
+	SUBQ       R10, R9
+	VMOVUPS    128(R9), Y1
 	VMASKMOVPD Y0, Y1, (DX)
 	LEAQ       1(CX)(CX*1), CX
 	MOVQ       CX, 16(SP)
 
 stored:
-	ADDQ R9, BX
+	ADDQ R8, BX
 
 	// next tile
 	MOVQ 112(AX), CX
@@ -9563,7 +9966,7 @@ stored:
 
 // func dTileByCol2x4AVX2(t *byte)
 // Requires: AVX, BMI2, CMOV, FMA3, MMX+, POPCNT
-TEXT ·dTileByCol2x4AVX2(SB), NOSPLIT, $24-8
+TEXT ·dTileByCol2x4AVX2(SB), NOSPLIT, $32-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -9578,48 +9981,61 @@ TEXT ·dTileByCol2x4AVX2(SB), NOSPLIT, $24-8
 	BZHIQ   CX, DX, DX
 	MOVQ    DX, 16(SP)
 	MOVQ    48(AX), BX
-	MOVQ    152(AX), SI
-	MOVQ    72(AX), DI
+	MOVQ    72(AX), SI
+	SHLQ    $0x03, SI
+	MOVQ    80(AX), DI
 	SHLQ    $0x03, DI
-	MOVQ    80(AX), R8
+	MOVQ    88(AX), R8
 	SHLQ    $0x03, R8
-	MOVQ    88(AX), R9
-	SHLQ    $0x03, R9
-	MOVQ    176(AX), R10
-	SHLQ    $0x03, R10
 
 tile:
 	MOVQ       8(SP), CX
 	MOVQ       24(AX), DX
 	VXORPS     Y0, Y0, Y0
 	VXORPS     Y1, Y1, Y1
-	MOVQ       BX, R11
-	PREFETCHT0 (R11)
-	ADDQ       R9, R11
-	PREFETCHT0 (R11)
-	MOVQ       96(AX), R11
-	SHRQ       $0x01, R11
-	JZ         rest
+	MOVQ       BX, R9
+	PREFETCHT0 (R9)
+	ADDQ       R8, R9
+	PREFETCHT0 (R9)
+	MOVQ       152(AX), R9
+	MOVQ       176(AX), R10
+	SHLQ       $0x03, R10
+	MOVQ       96(AX), R12
+	SHRQ       $0x01, R12
+	MOVQ       184(AX), R11
+	CMPQ       R11, R12
+	CMOVQGT    R12, R11
+	SUBQ       R11, R12
+	MOVQ       R12, 24(SP)
+	TESTQ      R11, R11
+	JZ         idle
 
 loop:
-	PREFETCHT1   (SI)
+	PREFETCHT1   (R9)
 	VMOVUPD      (DX), Y2
 	VBROADCASTSD (CX), Y3
 	VFMADD231PD  Y3, Y2, Y0
 	VBROADCASTSD 8(CX), Y3
 	VFMADD231PD  Y3, Y2, Y1
-	VMOVUPD      (DX)(R8*1), Y2
-	VBROADCASTSD (CX)(DI*1), Y3
+	VMOVUPD      (DX)(DI*1), Y2
+	VBROADCASTSD (CX)(SI*1), Y3
 	VFMADD231PD  Y3, Y2, Y0
-	VBROADCASTSD 8(CX)(DI*1), Y3
+	VBROADCASTSD 8(CX)(SI*1), Y3
 	VFMADD231PD  Y3, Y2, Y1
-	LEAQ         (DX)(R8*2), DX
-	LEAQ         (CX)(DI*2), CX
-	ADDQ         R10, SI
+	LEAQ         (DX)(DI*2), DX
+	LEAQ         (CX)(SI*2), CX
+	ADDQ         R10, R9
 	DECQ         R11
 	JNZ          loop
 
-rest:
+	// the rounds that fetch nothing touch the argument block
+idle:
+	MOVQ         AX, R9
+	XORQ         R10, R10
+	MOVQ         24(SP), R11
+	MOVQ         $0x00000000, 24(SP)
+	TESTQ        R11, R11
+	JNZ          loop
 	MOVQ         96(AX), R11
 	TESTQ        $0x00000001, R11
 	JZ           done
@@ -9633,7 +10049,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 184(AX), Y2
+	VBROADCASTSD 192(AX), Y2
 	VMULPD       Y2, Y0, Y0
 	VMULPD       Y2, Y1, Y1
 
@@ -9647,48 +10063,48 @@ scaled:
 	JZ     wholeadd
 	MOVQ   BX, DX
 	VADDPD (DX), Y0, Y0
-	ADDQ   R9, DX
+	ADDQ   R8, DX
 	VADDPD (DX), Y1, Y1
 
 wholeadd:
 	TESTQ        $0x00000004, CX
 	JZ           wholebeta
-	VBROADCASTSD 192(AX), Y2
+	VBROADCASTSD 200(AX), Y2
 	MOVQ         BX, CX
 	VFMADD231PD  (CX), Y2, Y0
-	ADDQ         R9, CX
+	ADDQ         R8, CX
 	VFMADD231PD  (CX), Y2, Y1
 
 wholebeta:
 	MOVQ    BX, CX
 	VMOVUPD Y0, (CX)
-	ADDQ    R9, CX
+	ADDQ    R8, CX
 	VMOVUPD Y1, (CX)
 	JMP     stored
 
 partial:
 	MOVQ       120(AX), DX
-	LEAQ       masks<>+0(SB), R11
+	LEAQ       masks<>+0(SB), R9
 	SHLQ       $0x03, DX
-	SUBQ       DX, R11
-	VMOVUPS    128(R11), Y2
+	SUBQ       DX, R9
+	VMOVUPS    128(R9), Y2
 	TESTQ      $0x00000002, CX
 	JZ         maskedadd
 	MOVQ       BX, DX
 	VMASKMOVPD (DX), Y2, Y3
 	VADDPD     Y3, Y0, Y0
-	ADDQ       R9, DX
+	ADDQ       R8, DX
 	VMASKMOVPD (DX), Y2, Y3
 	VADDPD     Y3, Y1, Y1
 
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 192(AX), Y3
+	VBROADCASTSD 200(AX), Y3
 	MOVQ         BX, DX
 	VMASKMOVPD   (DX), Y2, Y4
 	VFMADD231PD  Y4, Y3, Y0
-	ADDQ         R9, DX
+	ADDQ         R8, DX
 	VMASKMOVPD   (DX), Y2, Y4
 	VFMADD231PD  Y4, Y3, Y1
 
@@ -9697,42 +10113,42 @@ maskedbeta:
 	JNZ        lower
 	MOVQ       BX, CX
 	VMASKMOVPD Y0, Y2, (CX)
-	ADDQ       R9, CX
+	ADDQ       R8, CX
 	VMASKMOVPD Y1, Y2, (CX)
 	JMP        stored
 
 lower:
 	MOVQ       120(AX), DX
 	MOVQ       16(SP), CX
-	MOVQ       $-1, R11
-	BZHIQ      DX, R11, R11
+	MOVQ       $-1, R9
+	BZHIQ      DX, R9, R9
 	MOVQ       BX, DX
-	MOVQ       CX, R12
-	SHRQ       $0x10, R12
-	ANDQ       R11, R12
-	POPCNTQ    R12, R12
-	LEAQ       masks<>+0(SB), R13
-	SHLQ       $0x03, R12
-	SUBQ       R12, R13
-	VMOVUPS    128(R13), Y2
+	MOVQ       CX, R10
+	SHRQ       $0x10, R10
+	ANDQ       R9, R10
+	POPCNTQ    R10, R10
+	LEAQ       masks<>+0(SB), R11
+	SHLQ       $0x03, R10
+	SUBQ       R10, R11
+	VMOVUPS    128(R11), Y2
 	VMASKMOVPD Y0, Y2, (DX)
 	LEAQ       1(CX)(CX*1), CX
-	ADDQ       R9, DX
-	MOVQ       CX, R12
-	SHRQ       $0x10, R12
-	ANDQ       R11, R12
-	POPCNTQ    R12, R12
-	LEAQ       masks<>+0(SB), R11
-	SHLQ       $0x03, R12
-	SUBQ       R12, R11
-	VMOVUPS    128(R11), Y2
+	ADDQ       R8, DX
+	MOVQ       CX, R10
+	SHRQ       $0x10, R10
+	ANDQ       R9, R10
+	POPCNTQ    R10, R10
+	LEAQ       masks<>+0(SB), R9
+	SHLQ       $0x03, R10
+	SUBQ       R10, R9
+	VMOVUPS    128(R9), Y2
 	VMASKMOVPD Y1, Y2, (DX)
 	LEAQ       1(CX)(CX*1), CX
 	MOVQ       CX, 16(SP)
 
 stored:
-	ADDQ R9, BX
-	ADDQ R9, BX
+	ADDQ R8, BX
+	ADDQ R8, BX
 
 	// next tile
 	MOVQ 112(AX), CX
@@ -9745,7 +10161,7 @@ stored:
 
 // func dTileByCol3x4AVX2(t *byte)
 // Requires: AVX, BMI2, CMOV, FMA3, MMX+, POPCNT
-TEXT ·dTileByCol3x4AVX2(SB), NOSPLIT, $24-8
+TEXT ·dTileByCol3x4AVX2(SB), NOSPLIT, $32-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -9760,15 +10176,12 @@ TEXT ·dTileByCol3x4AVX2(SB), NOSPLIT, $24-8
 	BZHIQ   CX, DX, DX
 	MOVQ    DX, 16(SP)
 	MOVQ    48(AX), BX
-	MOVQ    152(AX), SI
-	MOVQ    72(AX), DI
+	MOVQ    72(AX), SI
+	SHLQ    $0x03, SI
+	MOVQ    80(AX), DI
 	SHLQ    $0x03, DI
-	MOVQ    80(AX), R8
+	MOVQ    88(AX), R8
 	SHLQ    $0x03, R8
-	MOVQ    88(AX), R9
-	SHLQ    $0x03, R9
-	MOVQ    176(AX), R10
-	SHLQ    $0x03, R10
 
 tile:
 	MOVQ       8(SP), CX
@@ -9776,18 +10189,27 @@ tile:
 	VXORPS     Y0, Y0, Y0
 	VXORPS     Y1, Y1, Y1
 	VXORPS     Y2, Y2, Y2
-	MOVQ       BX, R11
-	PREFETCHT0 (R11)
-	ADDQ       R9, R11
-	PREFETCHT0 (R11)
-	ADDQ       R9, R11
-	PREFETCHT0 (R11)
-	MOVQ       96(AX), R11
-	SHRQ       $0x01, R11
-	JZ         rest
+	MOVQ       BX, R9
+	PREFETCHT0 (R9)
+	ADDQ       R8, R9
+	PREFETCHT0 (R9)
+	ADDQ       R8, R9
+	PREFETCHT0 (R9)
+	MOVQ       152(AX), R9
+	MOVQ       176(AX), R10
+	SHLQ       $0x03, R10
+	MOVQ       96(AX), R12
+	SHRQ       $0x01, R12
+	MOVQ       184(AX), R11
+	CMPQ       R11, R12
+	CMOVQGT    R12, R11
+	SUBQ       R11, R12
+	MOVQ       R12, 24(SP)
+	TESTQ      R11, R11
+	JZ         idle
 
 loop:
-	PREFETCHT1   (SI)
+	PREFETCHT1   (R9)
 	VMOVUPD      (DX), Y3
 	VBROADCASTSD (CX), Y4
 	VFMADD231PD  Y4, Y3, Y0
@@ -9795,20 +10217,27 @@ loop:
 	VFMADD231PD  Y4, Y3, Y1
 	VBROADCASTSD 16(CX), Y4
 	VFMADD231PD  Y4, Y3, Y2
-	VMOVUPD      (DX)(R8*1), Y3
-	VBROADCASTSD (CX)(DI*1), Y4
+	VMOVUPD      (DX)(DI*1), Y3
+	VBROADCASTSD (CX)(SI*1), Y4
 	VFMADD231PD  Y4, Y3, Y0
-	VBROADCASTSD 8(CX)(DI*1), Y4
+	VBROADCASTSD 8(CX)(SI*1), Y4
 	VFMADD231PD  Y4, Y3, Y1
-	VBROADCASTSD 16(CX)(DI*1), Y4
+	VBROADCASTSD 16(CX)(SI*1), Y4
 	VFMADD231PD  Y4, Y3, Y2
-	LEAQ         (DX)(R8*2), DX
-	LEAQ         (CX)(DI*2), CX
-	ADDQ         R10, SI
+	LEAQ         (DX)(DI*2), DX
+	LEAQ         (CX)(SI*2), CX
+	ADDQ         R10, R9
 	DECQ         R11
 	JNZ          loop
 
-rest:
+	// the rounds that fetch nothing touch the argument block
+idle:
+	MOVQ         AX, R9
+	XORQ         R10, R10
+	MOVQ         24(SP), R11
+	MOVQ         $0x00000000, 24(SP)
+	TESTQ        R11, R11
+	JNZ          loop
 	MOVQ         96(AX), R11
 	TESTQ        $0x00000001, R11
 	JZ           done
@@ -9824,7 +10253,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 184(AX), Y3
+	VBROADCASTSD 192(AX), Y3
 	VMULPD       Y3, Y0, Y0
 	VMULPD       Y3, Y1, Y1
 	VMULPD       Y3, Y2, Y2
@@ -9839,60 +10268,60 @@ scaled:
 	JZ     wholeadd
 	MOVQ   BX, DX
 	VADDPD (DX), Y0, Y0
-	ADDQ   R9, DX
+	ADDQ   R8, DX
 	VADDPD (DX), Y1, Y1
-	ADDQ   R9, DX
+	ADDQ   R8, DX
 	VADDPD (DX), Y2, Y2
 
 wholeadd:
 	TESTQ        $0x00000004, CX
 	JZ           wholebeta
-	VBROADCASTSD 192(AX), Y3
+	VBROADCASTSD 200(AX), Y3
 	MOVQ         BX, CX
 	VFMADD231PD  (CX), Y3, Y0
-	ADDQ         R9, CX
+	ADDQ         R8, CX
 	VFMADD231PD  (CX), Y3, Y1
-	ADDQ         R9, CX
+	ADDQ         R8, CX
 	VFMADD231PD  (CX), Y3, Y2
 
 wholebeta:
 	MOVQ    BX, CX
 	VMOVUPD Y0, (CX)
-	ADDQ    R9, CX
+	ADDQ    R8, CX
 	VMOVUPD Y1, (CX)
-	ADDQ    R9, CX
+	ADDQ    R8, CX
 	VMOVUPD Y2, (CX)
 	JMP     stored
 
 partial:
 	MOVQ       120(AX), DX
-	LEAQ       masks<>+0(SB), R11
+	LEAQ       masks<>+0(SB), R9
 	SHLQ       $0x03, DX
-	SUBQ       DX, R11
-	VMOVUPS    128(R11), Y3
+	SUBQ       DX, R9
+	VMOVUPS    128(R9), Y3
 	TESTQ      $0x00000002, CX
 	JZ         maskedadd
 	MOVQ       BX, DX
 	VMASKMOVPD (DX), Y3, Y4
 	VADDPD     Y4, Y0, Y0
-	ADDQ       R9, DX
+	ADDQ       R8, DX
 	VMASKMOVPD (DX), Y3, Y4
 	VADDPD     Y4, Y1, Y1
-	ADDQ       R9, DX
+	ADDQ       R8, DX
 	VMASKMOVPD (DX), Y3, Y4
 	VADDPD     Y4, Y2, Y2
 
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 192(AX), Y4
+	VBROADCASTSD 200(AX), Y4
 	MOVQ         BX, DX
 	VMASKMOVPD   (DX), Y3, Y5
 	VFMADD231PD  Y5, Y4, Y0
-	ADDQ         R9, DX
+	ADDQ         R8, DX
 	VMASKMOVPD   (DX), Y3, Y5
 	VFMADD231PD  Y5, Y4, Y1
-	ADDQ         R9, DX
+	ADDQ         R8, DX
 	VMASKMOVPD   (DX), Y3, Y5
 	VFMADD231PD  Y5, Y4, Y2
 
@@ -9901,56 +10330,56 @@ maskedbeta:
 	JNZ        lower
 	MOVQ       BX, CX
 	VMASKMOVPD Y0, Y3, (CX)
-	ADDQ       R9, CX
+	ADDQ       R8, CX
 	VMASKMOVPD Y1, Y3, (CX)
-	ADDQ       R9, CX
+	ADDQ       R8, CX
 	VMASKMOVPD Y2, Y3, (CX)
 	JMP        stored
 
 lower:
 	MOVQ       120(AX), DX
 	MOVQ       16(SP), CX
-	MOVQ       $-1, R11
-	BZHIQ      DX, R11, R11
+	MOVQ       $-1, R9
+	BZHIQ      DX, R9, R9
 	MOVQ       BX, DX
-	MOVQ       CX, R12
-	SHRQ       $0x10, R12
-	ANDQ       R11, R12
-	POPCNTQ    R12, R12
-	LEAQ       masks<>+0(SB), R13
-	SHLQ       $0x03, R12
-	SUBQ       R12, R13
-	VMOVUPS    128(R13), Y3
+	MOVQ       CX, R10
+	SHRQ       $0x10, R10
+	ANDQ       R9, R10
+	POPCNTQ    R10, R10
+	LEAQ       masks<>+0(SB), R11
+	SHLQ       $0x03, R10
+	SUBQ       R10, R11
+	VMOVUPS    128(R11), Y3
 	VMASKMOVPD Y0, Y3, (DX)
 	LEAQ       1(CX)(CX*1), CX
-	ADDQ       R9, DX
-	MOVQ       CX, R12
-	SHRQ       $0x10, R12
-	ANDQ       R11, R12
-	POPCNTQ    R12, R12
-	LEAQ       masks<>+0(SB), R13
-	SHLQ       $0x03, R12
-	SUBQ       R12, R13
-	VMOVUPS    128(R13), Y3
+	ADDQ       R8, DX
+	MOVQ       CX, R10
+	SHRQ       $0x10, R10
+	ANDQ       R9, R10
+	POPCNTQ    R10, R10
+	LEAQ       masks<>+0(SB), R11
+	SHLQ       $0x03, R10
+	SUBQ       R10, R11
+	VMOVUPS    128(R11), Y3
 	VMASKMOVPD Y1, Y3, (DX)
 	LEAQ       1(CX)(CX*1), CX
-	ADDQ       R9, DX
-	MOVQ       CX, R12
-	SHRQ       $0x10, R12
-	ANDQ       R11, R12
-	POPCNTQ    R12, R12
-	LEAQ       masks<>+0(SB), R11
-	SHLQ       $0x03, R12
-	SUBQ       R12, R11
-	VMOVUPS    128(R11), Y3
+	ADDQ       R8, DX
+	MOVQ       CX, R10
+	SHRQ       $0x10, R10
+	ANDQ       R9, R10
+	POPCNTQ    R10, R10
+	LEAQ       masks<>+0(SB), R9
+	SHLQ       $0x03, R10
+	SUBQ       R10, R9
+	VMOVUPS    128(R9), Y3
 	VMASKMOVPD Y2, Y3, (DX)
 	LEAQ       1(CX)(CX*1), CX
 	MOVQ       CX, 16(SP)
 
 stored:
-	ADDQ R9, BX
-	ADDQ R9, BX
-	ADDQ R9, BX
+	ADDQ R8, BX
+	ADDQ R8, BX
+	ADDQ R8, BX
 
 	// next tile
 	MOVQ 112(AX), CX
@@ -9963,7 +10392,7 @@ stored:
 
 // func dTileByCol4x4AVX2(t *byte)
 // Requires: AVX, BMI2, CMOV, FMA3, MMX+, POPCNT
-TEXT ·dTileByCol4x4AVX2(SB), NOSPLIT, $24-8
+TEXT ·dTileByCol4x4AVX2(SB), NOSPLIT, $32-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -9978,15 +10407,12 @@ TEXT ·dTileByCol4x4AVX2(SB), NOSPLIT, $24-8
 	BZHIQ   CX, DX, DX
 	MOVQ    DX, 16(SP)
 	MOVQ    48(AX), BX
-	MOVQ    152(AX), SI
-	MOVQ    72(AX), DI
+	MOVQ    72(AX), SI
+	SHLQ    $0x03, SI
+	MOVQ    80(AX), DI
 	SHLQ    $0x03, DI
-	MOVQ    80(AX), R8
+	MOVQ    88(AX), R8
 	SHLQ    $0x03, R8
-	MOVQ    88(AX), R9
-	SHLQ    $0x03, R9
-	MOVQ    176(AX), R10
-	SHLQ    $0x03, R10
 
 tile:
 	MOVQ       8(SP), CX
@@ -9995,20 +10421,29 @@ tile:
 	VXORPS     Y1, Y1, Y1
 	VXORPS     Y2, Y2, Y2
 	VXORPS     Y3, Y3, Y3
-	MOVQ       BX, R11
-	PREFETCHT0 (R11)
-	ADDQ       R9, R11
-	PREFETCHT0 (R11)
-	ADDQ       R9, R11
-	PREFETCHT0 (R11)
-	ADDQ       R9, R11
-	PREFETCHT0 (R11)
-	MOVQ       96(AX), R11
-	SHRQ       $0x01, R11
-	JZ         rest
+	MOVQ       BX, R9
+	PREFETCHT0 (R9)
+	ADDQ       R8, R9
+	PREFETCHT0 (R9)
+	ADDQ       R8, R9
+	PREFETCHT0 (R9)
+	ADDQ       R8, R9
+	PREFETCHT0 (R9)
+	MOVQ       152(AX), R9
+	MOVQ       176(AX), R10
+	SHLQ       $0x03, R10
+	MOVQ       96(AX), R12
+	SHRQ       $0x01, R12
+	MOVQ       184(AX), R11
+	CMPQ       R11, R12
+	CMOVQGT    R12, R11
+	SUBQ       R11, R12
+	MOVQ       R12, 24(SP)
+	TESTQ      R11, R11
+	JZ         idle
 
 loop:
-	PREFETCHT1   (SI)
+	PREFETCHT1   (R9)
 	VMOVUPD      (DX), Y4
 	VBROADCASTSD (CX), Y5
 	VFMADD231PD  Y5, Y4, Y0
@@ -10018,22 +10453,29 @@ loop:
 	VFMADD231PD  Y5, Y4, Y2
 	VBROADCASTSD 24(CX), Y5
 	VFMADD231PD  Y5, Y4, Y3
-	VMOVUPD      (DX)(R8*1), Y4
-	VBROADCASTSD (CX)(DI*1), Y5
+	VMOVUPD      (DX)(DI*1), Y4
+	VBROADCASTSD (CX)(SI*1), Y5
 	VFMADD231PD  Y5, Y4, Y0
-	VBROADCASTSD 8(CX)(DI*1), Y5
+	VBROADCASTSD 8(CX)(SI*1), Y5
 	VFMADD231PD  Y5, Y4, Y1
-	VBROADCASTSD 16(CX)(DI*1), Y5
+	VBROADCASTSD 16(CX)(SI*1), Y5
 	VFMADD231PD  Y5, Y4, Y2
-	VBROADCASTSD 24(CX)(DI*1), Y5
+	VBROADCASTSD 24(CX)(SI*1), Y5
 	VFMADD231PD  Y5, Y4, Y3
-	LEAQ         (DX)(R8*2), DX
-	LEAQ         (CX)(DI*2), CX
-	ADDQ         R10, SI
+	LEAQ         (DX)(DI*2), DX
+	LEAQ         (CX)(SI*2), CX
+	ADDQ         R10, R9
 	DECQ         R11
 	JNZ          loop
 
-rest:
+	// the rounds that fetch nothing touch the argument block
+idle:
+	MOVQ         AX, R9
+	XORQ         R10, R10
+	MOVQ         24(SP), R11
+	MOVQ         $0x00000000, 24(SP)
+	TESTQ        R11, R11
+	JNZ          loop
 	MOVQ         96(AX), R11
 	TESTQ        $0x00000001, R11
 	JZ           done
@@ -10051,7 +10493,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 184(AX), Y4
+	VBROADCASTSD 192(AX), Y4
 	VMULPD       Y4, Y0, Y0
 	VMULPD       Y4, Y1, Y1
 	VMULPD       Y4, Y2, Y2
@@ -10067,72 +10509,72 @@ scaled:
 	JZ     wholeadd
 	MOVQ   BX, DX
 	VADDPD (DX), Y0, Y0
-	ADDQ   R9, DX
+	ADDQ   R8, DX
 	VADDPD (DX), Y1, Y1
-	ADDQ   R9, DX
+	ADDQ   R8, DX
 	VADDPD (DX), Y2, Y2
-	ADDQ   R9, DX
+	ADDQ   R8, DX
 	VADDPD (DX), Y3, Y3
 
 wholeadd:
 	TESTQ        $0x00000004, CX
 	JZ           wholebeta
-	VBROADCASTSD 192(AX), Y4
+	VBROADCASTSD 200(AX), Y4
 	MOVQ         BX, CX
 	VFMADD231PD  (CX), Y4, Y0
-	ADDQ         R9, CX
+	ADDQ         R8, CX
 	VFMADD231PD  (CX), Y4, Y1
-	ADDQ         R9, CX
+	ADDQ         R8, CX
 	VFMADD231PD  (CX), Y4, Y2
-	ADDQ         R9, CX
+	ADDQ         R8, CX
 	VFMADD231PD  (CX), Y4, Y3
 
 wholebeta:
 	MOVQ    BX, CX
 	VMOVUPD Y0, (CX)
-	ADDQ    R9, CX
+	ADDQ    R8, CX
 	VMOVUPD Y1, (CX)
-	ADDQ    R9, CX
+	ADDQ    R8, CX
 	VMOVUPD Y2, (CX)
-	ADDQ    R9, CX
+	ADDQ    R8, CX
 	VMOVUPD Y3, (CX)
 	JMP     stored
 
 partial:
 	MOVQ       120(AX), DX
-	LEAQ       masks<>+0(SB), R11
+	LEAQ       masks<>+0(SB), R9
 	SHLQ       $0x03, DX
-	SUBQ       DX, R11
-	VMOVUPS    128(R11), Y4
+	SUBQ       DX, R9
+	VMOVUPS    128(R9), Y4
 	TESTQ      $0x00000002, CX
 	JZ         maskedadd
 	MOVQ       BX, DX
 	VMASKMOVPD (DX), Y4, Y5
 	VADDPD     Y5, Y0, Y0
-	ADDQ       R9, DX
+	ADDQ       R8, DX
 	VMASKMOVPD (DX), Y4, Y5
 	VADDPD     Y5, Y1, Y1
-	ADDQ       R9, DX
+	ADDQ       R8, DX
 	VMASKMOVPD (DX), Y4, Y5
 	VADDPD     Y5, Y2, Y2
-	ADDQ       R9, DX
+	ADDQ       R8, DX
 	VMASKMOVPD (DX), Y4, Y5
 	VADDPD     Y5, Y3, Y3
 
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 192(AX), Y5
+	VBROADCASTSD 200(AX), Y5
 	MOVQ         BX, DX
 	VMASKMOVPD   (DX), Y4, Y6
 	VFMADD231PD  Y6, Y5, Y0
-	ADDQ         R9, DX
+	ADDQ         R8, DX
 	VMASKMOVPD   (DX), Y4, Y6
 	VFMADD231PD  Y6, Y5, Y1
-	ADDQ         R9, DX
+	ADDQ         R8, DX
 	VMASKMOVPD   (DX), Y4, Y6
 	VFMADD231PD  Y6, Y5, Y2
-	ADDQ         R9, DX
+	ADDQ         R8, DX
 	VMASKMOVPD   (DX), Y4, Y6
 	VFMADD231PD  Y6, Y5, Y3
 
@@ -10141,70 +10583,70 @@ maskedbeta:
 	JNZ        lower
 	MOVQ       BX, CX
 	VMASKMOVPD Y0, Y4, (CX)
-	ADDQ       R9, CX
+	ADDQ       R8, CX
 	VMASKMOVPD Y1, Y4, (CX)
-	ADDQ       R9, CX
+	ADDQ       R8, CX
 	VMASKMOVPD Y2, Y4, (CX)
-	ADDQ       R9, CX
+	ADDQ       R8, CX
 	VMASKMOVPD Y3, Y4, (CX)
 	JMP        stored
 
 lower:
 	MOVQ       120(AX), DX
 	MOVQ       16(SP), CX
-	MOVQ       $-1, R11
-	BZHIQ      DX, R11, R11
+	MOVQ       $-1, R9
+	BZHIQ      DX, R9, R9
 	MOVQ       BX, DX
-	MOVQ       CX, R12
-	SHRQ       $0x10, R12
-	ANDQ       R11, R12
-	POPCNTQ    R12, R12
-	LEAQ       masks<>+0(SB), R13
-	SHLQ       $0x03, R12
-	SUBQ       R12, R13
-	VMOVUPS    128(R13), Y4
+	MOVQ       CX, R10
+	SHRQ       $0x10, R10
+	ANDQ       R9, R10
+	POPCNTQ    R10, R10
+	LEAQ       masks<>+0(SB), R11
+	SHLQ       $0x03, R10
+	SUBQ       R10, R11
+	VMOVUPS    128(R11), Y4
 	VMASKMOVPD Y0, Y4, (DX)
 	LEAQ       1(CX)(CX*1), CX
-	ADDQ       R9, DX
-	MOVQ       CX, R12
-	SHRQ       $0x10, R12
-	ANDQ       R11, R12
-	POPCNTQ    R12, R12
-	LEAQ       masks<>+0(SB), R13
-	SHLQ       $0x03, R12
-	SUBQ       R12, R13
-	VMOVUPS    128(R13), Y4
+	ADDQ       R8, DX
+	MOVQ       CX, R10
+	SHRQ       $0x10, R10
+	ANDQ       R9, R10
+	POPCNTQ    R10, R10
+	LEAQ       masks<>+0(SB), R11
+	SHLQ       $0x03, R10
+	SUBQ       R10, R11
+	VMOVUPS    128(R11), Y4
 	VMASKMOVPD Y1, Y4, (DX)
 	LEAQ       1(CX)(CX*1), CX
-	ADDQ       R9, DX
-	MOVQ       CX, R12
-	SHRQ       $0x10, R12
-	ANDQ       R11, R12
-	POPCNTQ    R12, R12
-	LEAQ       masks<>+0(SB), R13
-	SHLQ       $0x03, R12
-	SUBQ       R12, R13
-	VMOVUPS    128(R13), Y4
+	ADDQ       R8, DX
+	MOVQ       CX, R10
+	SHRQ       $0x10, R10
+	ANDQ       R9, R10
+	POPCNTQ    R10, R10
+	LEAQ       masks<>+0(SB), R11
+	SHLQ       $0x03, R10
+	SUBQ       R10, R11
+	VMOVUPS    128(R11), Y4
 	VMASKMOVPD Y2, Y4, (DX)
 	LEAQ       1(CX)(CX*1), CX
-	ADDQ       R9, DX
-	MOVQ       CX, R12
-	SHRQ       $0x10, R12
-	ANDQ       R11, R12
-	POPCNTQ    R12, R12
-	LEAQ       masks<>+0(SB), R11
-	SHLQ       $0x03, R12
-	SUBQ       R12, R11
-	VMOVUPS    128(R11), Y4
+	ADDQ       R8, DX
+	MOVQ       CX, R10
+	SHRQ       $0x10, R10
+	ANDQ       R9, R10
+	POPCNTQ    R10, R10
+	LEAQ       masks<>+0(SB), R9
+	SHLQ       $0x03, R10
+	SUBQ       R10, R9
+	VMOVUPS    128(R9), Y4
 	VMASKMOVPD Y3, Y4, (DX)
 	LEAQ       1(CX)(CX*1), CX
 	MOVQ       CX, 16(SP)
 
 stored:
-	ADDQ R9, BX
-	ADDQ R9, BX
-	ADDQ R9, BX
-	ADDQ R9, BX
+	ADDQ R8, BX
+	ADDQ R8, BX
+	ADDQ R8, BX
+	ADDQ R8, BX
 
 	// next tile
 	MOVQ 112(AX), CX
@@ -10217,7 +10659,7 @@ stored:
 
 // func dTileByCol5x4AVX2(t *byte)
 // Requires: AVX, BMI2, CMOV, FMA3, MMX+, POPCNT
-TEXT ·dTileByCol5x4AVX2(SB), NOSPLIT, $24-8
+TEXT ·dTileByCol5x4AVX2(SB), NOSPLIT, $32-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -10232,15 +10674,12 @@ TEXT ·dTileByCol5x4AVX2(SB), NOSPLIT, $24-8
 	BZHIQ   CX, DX, DX
 	MOVQ    DX, 16(SP)
 	MOVQ    48(AX), BX
-	MOVQ    152(AX), SI
-	MOVQ    72(AX), DI
+	MOVQ    72(AX), SI
+	SHLQ    $0x03, SI
+	MOVQ    80(AX), DI
 	SHLQ    $0x03, DI
-	MOVQ    80(AX), R8
+	MOVQ    88(AX), R8
 	SHLQ    $0x03, R8
-	MOVQ    88(AX), R9
-	SHLQ    $0x03, R9
-	MOVQ    176(AX), R10
-	SHLQ    $0x03, R10
 
 tile:
 	MOVQ       8(SP), CX
@@ -10250,22 +10689,31 @@ tile:
 	VXORPS     Y2, Y2, Y2
 	VXORPS     Y3, Y3, Y3
 	VXORPS     Y4, Y4, Y4
-	MOVQ       BX, R11
-	PREFETCHT0 (R11)
-	ADDQ       R9, R11
-	PREFETCHT0 (R11)
-	ADDQ       R9, R11
-	PREFETCHT0 (R11)
-	ADDQ       R9, R11
-	PREFETCHT0 (R11)
-	ADDQ       R9, R11
-	PREFETCHT0 (R11)
-	MOVQ       96(AX), R11
-	SHRQ       $0x01, R11
-	JZ         rest
+	MOVQ       BX, R9
+	PREFETCHT0 (R9)
+	ADDQ       R8, R9
+	PREFETCHT0 (R9)
+	ADDQ       R8, R9
+	PREFETCHT0 (R9)
+	ADDQ       R8, R9
+	PREFETCHT0 (R9)
+	ADDQ       R8, R9
+	PREFETCHT0 (R9)
+	MOVQ       152(AX), R9
+	MOVQ       176(AX), R10
+	SHLQ       $0x03, R10
+	MOVQ       96(AX), R12
+	SHRQ       $0x01, R12
+	MOVQ       184(AX), R11
+	CMPQ       R11, R12
+	CMOVQGT    R12, R11
+	SUBQ       R11, R12
+	MOVQ       R12, 24(SP)
+	TESTQ      R11, R11
+	JZ         idle
 
 loop:
-	PREFETCHT1   (SI)
+	PREFETCHT1   (R9)
 	VMOVUPD      (DX), Y5
 	VBROADCASTSD (CX), Y6
 	VFMADD231PD  Y6, Y5, Y0
@@ -10277,24 +10725,31 @@ loop:
 	VFMADD231PD  Y6, Y5, Y3
 	VBROADCASTSD 32(CX), Y6
 	VFMADD231PD  Y6, Y5, Y4
-	VMOVUPD      (DX)(R8*1), Y5
-	VBROADCASTSD (CX)(DI*1), Y6
+	VMOVUPD      (DX)(DI*1), Y5
+	VBROADCASTSD (CX)(SI*1), Y6
 	VFMADD231PD  Y6, Y5, Y0
-	VBROADCASTSD 8(CX)(DI*1), Y6
+	VBROADCASTSD 8(CX)(SI*1), Y6
 	VFMADD231PD  Y6, Y5, Y1
-	VBROADCASTSD 16(CX)(DI*1), Y6
+	VBROADCASTSD 16(CX)(SI*1), Y6
 	VFMADD231PD  Y6, Y5, Y2
-	VBROADCASTSD 24(CX)(DI*1), Y6
+	VBROADCASTSD 24(CX)(SI*1), Y6
 	VFMADD231PD  Y6, Y5, Y3
-	VBROADCASTSD 32(CX)(DI*1), Y6
+	VBROADCASTSD 32(CX)(SI*1), Y6
 	VFMADD231PD  Y6, Y5, Y4
-	LEAQ         (DX)(R8*2), DX
-	LEAQ         (CX)(DI*2), CX
-	ADDQ         R10, SI
+	LEAQ         (DX)(DI*2), DX
+	LEAQ         (CX)(SI*2), CX
+	ADDQ         R10, R9
 	DECQ         R11
 	JNZ          loop
 
-rest:
+	// the rounds that fetch nothing touch the argument block
+idle:
+	MOVQ         AX, R9
+	XORQ         R10, R10
+	MOVQ         24(SP), R11
+	MOVQ         $0x00000000, 24(SP)
+	TESTQ        R11, R11
+	JNZ          loop
 	MOVQ         96(AX), R11
 	TESTQ        $0x00000001, R11
 	JZ           done
@@ -10314,7 +10769,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 184(AX), Y5
+	VBROADCASTSD 192(AX), Y5
 	VMULPD       Y5, Y0, Y0
 	VMULPD       Y5, Y1, Y1
 	VMULPD       Y5, Y2, Y2
@@ -10331,84 +10786,84 @@ scaled:
 	JZ     wholeadd
 	MOVQ   BX, DX
 	VADDPD (DX), Y0, Y0
-	ADDQ   R9, DX
+	ADDQ   R8, DX
 	VADDPD (DX), Y1, Y1
-	ADDQ   R9, DX
+	ADDQ   R8, DX
 	VADDPD (DX), Y2, Y2
-	ADDQ   R9, DX
+	ADDQ   R8, DX
 	VADDPD (DX), Y3, Y3
-	ADDQ   R9, DX
+	ADDQ   R8, DX
 	VADDPD (DX), Y4, Y4
 
 wholeadd:
 	TESTQ        $0x00000004, CX
 	JZ           wholebeta
-	VBROADCASTSD 192(AX), Y5
+	VBROADCASTSD 200(AX), Y5
 	MOVQ         BX, CX
 	VFMADD231PD  (CX), Y5, Y0
-	ADDQ         R9, CX
+	ADDQ         R8, CX
 	VFMADD231PD  (CX), Y5, Y1
-	ADDQ         R9, CX
+	ADDQ         R8, CX
 	VFMADD231PD  (CX), Y5, Y2
-	ADDQ         R9, CX
+	ADDQ         R8, CX
 	VFMADD231PD  (CX), Y5, Y3
-	ADDQ         R9, CX
+	ADDQ         R8, CX
 	VFMADD231PD  (CX), Y5, Y4
 
 wholebeta:
 	MOVQ    BX, CX
 	VMOVUPD Y0, (CX)
-	ADDQ    R9, CX
+	ADDQ    R8, CX
 	VMOVUPD Y1, (CX)
-	ADDQ    R9, CX
+	ADDQ    R8, CX
 	VMOVUPD Y2, (CX)
-	ADDQ    R9, CX
+	ADDQ    R8, CX
 	VMOVUPD Y3, (CX)
-	ADDQ    R9, CX
+	ADDQ    R8, CX
 	VMOVUPD Y4, (CX)
 	JMP     stored
 
 partial:
 	MOVQ       120(AX), DX
-	LEAQ       masks<>+0(SB), R11
+	LEAQ       masks<>+0(SB), R9
 	SHLQ       $0x03, DX
-	SUBQ       DX, R11
-	VMOVUPS    128(R11), Y5
+	SUBQ       DX, R9
+	VMOVUPS    128(R9), Y5
 	TESTQ      $0x00000002, CX
 	JZ         maskedadd
 	MOVQ       BX, DX
 	VMASKMOVPD (DX), Y5, Y6
 	VADDPD     Y6, Y0, Y0
-	ADDQ       R9, DX
+	ADDQ       R8, DX
 	VMASKMOVPD (DX), Y5, Y6
 	VADDPD     Y6, Y1, Y1
-	ADDQ       R9, DX
+	ADDQ       R8, DX
 	VMASKMOVPD (DX), Y5, Y6
 	VADDPD     Y6, Y2, Y2
-	ADDQ       R9, DX
+	ADDQ       R8, DX
 	VMASKMOVPD (DX), Y5, Y6
 	VADDPD     Y6, Y3, Y3
-	ADDQ       R9, DX
+	ADDQ       R8, DX
 	VMASKMOVPD (DX), Y5, Y6
 	VADDPD     Y6, Y4, Y4
 
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 192(AX), Y6
+	VBROADCASTSD 200(AX), Y6
 	MOVQ         BX, DX
 	VMASKMOVPD   (DX), Y5, Y7
 	VFMADD231PD  Y7, Y6, Y0
-	ADDQ         R9, DX
+	ADDQ         R8, DX
 	VMASKMOVPD   (DX), Y5, Y7
 	VFMADD231PD  Y7, Y6, Y1
-	ADDQ         R9, DX
+	ADDQ         R8, DX
 	VMASKMOVPD   (DX), Y5, Y7
 	VFMADD231PD  Y7, Y6, Y2
-	ADDQ         R9, DX
+	ADDQ         R8, DX
 	VMASKMOVPD   (DX), Y5, Y7
 	VFMADD231PD  Y7, Y6, Y3
-	ADDQ         R9, DX
+	ADDQ         R8, DX
 	VMASKMOVPD   (DX), Y5, Y7
 	VFMADD231PD  Y7, Y6, Y4
 
@@ -10417,84 +10872,84 @@ maskedbeta:
 	JNZ        lower
 	MOVQ       BX, CX
 	VMASKMOVPD Y0, Y5, (CX)
-	ADDQ       R9, CX
+	ADDQ       R8, CX
 	VMASKMOVPD Y1, Y5, (CX)
-	ADDQ       R9, CX
+	ADDQ       R8, CX
 	VMASKMOVPD Y2, Y5, (CX)
-	ADDQ       R9, CX
+	ADDQ       R8, CX
 	VMASKMOVPD Y3, Y5, (CX)
-	ADDQ       R9, CX
+	ADDQ       R8, CX
 	VMASKMOVPD Y4, Y5, (CX)
 	JMP        stored
 
 lower:
 	MOVQ       120(AX), DX
 	MOVQ       16(SP), CX
-	MOVQ       $-1, R11
-	BZHIQ      DX, R11, R11
+	MOVQ       $-1, R9
+	BZHIQ      DX, R9, R9
 	MOVQ       BX, DX
-	MOVQ       CX, R12
-	SHRQ       $0x10, R12
-	ANDQ       R11, R12
-	POPCNTQ    R12, R12
-	LEAQ       masks<>+0(SB), R13
-	SHLQ       $0x03, R12
-	SUBQ       R12, R13
-	VMOVUPS    128(R13), Y5
+	MOVQ       CX, R10
+	SHRQ       $0x10, R10
+	ANDQ       R9, R10
+	POPCNTQ    R10, R10
+	LEAQ       masks<>+0(SB), R11
+	SHLQ       $0x03, R10
+	SUBQ       R10, R11
+	VMOVUPS    128(R11), Y5
 	VMASKMOVPD Y0, Y5, (DX)
 	LEAQ       1(CX)(CX*1), CX
-	ADDQ       R9, DX
-	MOVQ       CX, R12
-	SHRQ       $0x10, R12
-	ANDQ       R11, R12
-	POPCNTQ    R12, R12
-	LEAQ       masks<>+0(SB), R13
-	SHLQ       $0x03, R12
-	SUBQ       R12, R13
-	VMOVUPS    128(R13), Y5
+	ADDQ       R8, DX
+	MOVQ       CX, R10
+	SHRQ       $0x10, R10
+	ANDQ       R9, R10
+	POPCNTQ    R10, R10
+	LEAQ       masks<>+0(SB), R11
+	SHLQ       $0x03, R10
+	SUBQ       R10, R11
+	VMOVUPS    128(R11), Y5
 	VMASKMOVPD Y1, Y5, (DX)
 	LEAQ       1(CX)(CX*1), CX
-	ADDQ       R9, DX
-	MOVQ       CX, R12
-	SHRQ       $0x10, R12
-	ANDQ       R11, R12
-	POPCNTQ    R12, R12
-	LEAQ       masks<>+0(SB), R13
-	SHLQ       $0x03, R12
-	SUBQ       R12, R13
-	VMOVUPS    128(R13), Y5
+	ADDQ       R8, DX
+	MOVQ       CX, R10
+	SHRQ       $0x10, R10
+	ANDQ       R9, R10
+	POPCNTQ    R10, R10
+	LEAQ       masks<>+0(SB), R11
+	SHLQ       $0x03, R10
+	SUBQ       R10, R11
+	VMOVUPS    128(R11), Y5
 	VMASKMOVPD Y2, Y5, (DX)
 	LEAQ       1(CX)(CX*1), CX
-	ADDQ       R9, DX
-	MOVQ       CX, R12
-	SHRQ       $0x10, R12
-	ANDQ       R11, R12
-	POPCNTQ    R12, R12
-	LEAQ       masks<>+0(SB), R13
-	SHLQ       $0x03, R12
-	SUBQ       R12, R13
-	VMOVUPS    128(R13), Y5
+	ADDQ       R8, DX
+	MOVQ       CX, R10
+	SHRQ       $0x10, R10
+	ANDQ       R9, R10
+	POPCNTQ    R10, R10
+	LEAQ       masks<>+0(SB), R11
+	SHLQ       $0x03, R10
+	SUBQ       R10, R11
+	VMOVUPS    128(R11), Y5
 	VMASKMOVPD Y3, Y5, (DX)
 	LEAQ       1(CX)(CX*1), CX
-	ADDQ       R9, DX
-	MOVQ       CX, R12
-	SHRQ       $0x10, R12
-	ANDQ       R11, R12
-	POPCNTQ    R12, R12
-	LEAQ       masks<>+0(SB), R11
-	SHLQ       $0x03, R12
-	SUBQ       R12, R11
-	VMOVUPS    128(R11), Y5
+	ADDQ       R8, DX
+	MOVQ       CX, R10
+	SHRQ       $0x10, R10
+	ANDQ       R9, R10
+	POPCNTQ    R10, R10
+	LEAQ       masks<>+0(SB), R9
+	SHLQ       $0x03, R10
+	SUBQ       R10, R9
+	VMOVUPS    128(R9), Y5
 	VMASKMOVPD Y4, Y5, (DX)
 	LEAQ       1(CX)(CX*1), CX
 	MOVQ       CX, 16(SP)
 
 stored:
-	ADDQ R9, BX
-	ADDQ R9, BX
-	ADDQ R9, BX
-	ADDQ R9, BX
-	ADDQ R9, BX
+	ADDQ R8, BX
+	ADDQ R8, BX
+	ADDQ R8, BX
+	ADDQ R8, BX
+	ADDQ R8, BX
 
 	// next tile
 	MOVQ 112(AX), CX
@@ -10507,7 +10962,7 @@ stored:
 
 // func dTileByCol6x4AVX2(t *byte)
 // Requires: AVX, BMI2, CMOV, FMA3, MMX+, POPCNT
-TEXT ·dTileByCol6x4AVX2(SB), NOSPLIT, $24-8
+TEXT ·dTileByCol6x4AVX2(SB), NOSPLIT, $32-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -10522,15 +10977,12 @@ TEXT ·dTileByCol6x4AVX2(SB), NOSPLIT, $24-8
 	BZHIQ   CX, DX, DX
 	MOVQ    DX, 16(SP)
 	MOVQ    48(AX), BX
-	MOVQ    152(AX), SI
-	MOVQ    72(AX), DI
+	MOVQ    72(AX), SI
+	SHLQ    $0x03, SI
+	MOVQ    80(AX), DI
 	SHLQ    $0x03, DI
-	MOVQ    80(AX), R8
+	MOVQ    88(AX), R8
 	SHLQ    $0x03, R8
-	MOVQ    88(AX), R9
-	SHLQ    $0x03, R9
-	MOVQ    176(AX), R10
-	SHLQ    $0x03, R10
 
 tile:
 	MOVQ       8(SP), CX
@@ -10541,24 +10993,33 @@ tile:
 	VXORPS     Y3, Y3, Y3
 	VXORPS     Y4, Y4, Y4
 	VXORPS     Y5, Y5, Y5
-	MOVQ       BX, R11
-	PREFETCHT0 (R11)
-	ADDQ       R9, R11
-	PREFETCHT0 (R11)
-	ADDQ       R9, R11
-	PREFETCHT0 (R11)
-	ADDQ       R9, R11
-	PREFETCHT0 (R11)
-	ADDQ       R9, R11
-	PREFETCHT0 (R11)
-	ADDQ       R9, R11
-	PREFETCHT0 (R11)
-	MOVQ       96(AX), R11
-	SHRQ       $0x01, R11
-	JZ         rest
+	MOVQ       BX, R9
+	PREFETCHT0 (R9)
+	ADDQ       R8, R9
+	PREFETCHT0 (R9)
+	ADDQ       R8, R9
+	PREFETCHT0 (R9)
+	ADDQ       R8, R9
+	PREFETCHT0 (R9)
+	ADDQ       R8, R9
+	PREFETCHT0 (R9)
+	ADDQ       R8, R9
+	PREFETCHT0 (R9)
+	MOVQ       152(AX), R9
+	MOVQ       176(AX), R10
+	SHLQ       $0x03, R10
+	MOVQ       96(AX), R12
+	SHRQ       $0x01, R12
+	MOVQ       184(AX), R11
+	CMPQ       R11, R12
+	CMOVQGT    R12, R11
+	SUBQ       R11, R12
+	MOVQ       R12, 24(SP)
+	TESTQ      R11, R11
+	JZ         idle
 
 loop:
-	PREFETCHT1   (SI)
+	PREFETCHT1   (R9)
 	VMOVUPD      (DX), Y6
 	VBROADCASTSD (CX), Y7
 	VFMADD231PD  Y7, Y6, Y0
@@ -10572,26 +11033,33 @@ loop:
 	VFMADD231PD  Y7, Y6, Y4
 	VBROADCASTSD 40(CX), Y7
 	VFMADD231PD  Y7, Y6, Y5
-	VMOVUPD      (DX)(R8*1), Y6
-	VBROADCASTSD (CX)(DI*1), Y7
+	VMOVUPD      (DX)(DI*1), Y6
+	VBROADCASTSD (CX)(SI*1), Y7
 	VFMADD231PD  Y7, Y6, Y0
-	VBROADCASTSD 8(CX)(DI*1), Y7
+	VBROADCASTSD 8(CX)(SI*1), Y7
 	VFMADD231PD  Y7, Y6, Y1
-	VBROADCASTSD 16(CX)(DI*1), Y7
+	VBROADCASTSD 16(CX)(SI*1), Y7
 	VFMADD231PD  Y7, Y6, Y2
-	VBROADCASTSD 24(CX)(DI*1), Y7
+	VBROADCASTSD 24(CX)(SI*1), Y7
 	VFMADD231PD  Y7, Y6, Y3
-	VBROADCASTSD 32(CX)(DI*1), Y7
+	VBROADCASTSD 32(CX)(SI*1), Y7
 	VFMADD231PD  Y7, Y6, Y4
-	VBROADCASTSD 40(CX)(DI*1), Y7
+	VBROADCASTSD 40(CX)(SI*1), Y7
 	VFMADD231PD  Y7, Y6, Y5
-	LEAQ         (DX)(R8*2), DX
-	LEAQ         (CX)(DI*2), CX
-	ADDQ         R10, SI
+	LEAQ         (DX)(DI*2), DX
+	LEAQ         (CX)(SI*2), CX
+	ADDQ         R10, R9
 	DECQ         R11
 	JNZ          loop
 
-rest:
+	// the rounds that fetch nothing touch the argument block
+idle:
+	MOVQ         AX, R9
+	XORQ         R10, R10
+	MOVQ         24(SP), R11
+	MOVQ         $0x00000000, 24(SP)
+	TESTQ        R11, R11
+	JNZ          loop
 	MOVQ         96(AX), R11
 	TESTQ        $0x00000001, R11
 	JZ           done
@@ -10613,7 +11081,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 184(AX), Y6
+	VBROADCASTSD 192(AX), Y6
 	VMULPD       Y6, Y0, Y0
 	VMULPD       Y6, Y1, Y1
 	VMULPD       Y6, Y2, Y2
@@ -10631,96 +11099,96 @@ scaled:
 	JZ     wholeadd
 	MOVQ   BX, DX
 	VADDPD (DX), Y0, Y0
-	ADDQ   R9, DX
+	ADDQ   R8, DX
 	VADDPD (DX), Y1, Y1
-	ADDQ   R9, DX
+	ADDQ   R8, DX
 	VADDPD (DX), Y2, Y2
-	ADDQ   R9, DX
+	ADDQ   R8, DX
 	VADDPD (DX), Y3, Y3
-	ADDQ   R9, DX
+	ADDQ   R8, DX
 	VADDPD (DX), Y4, Y4
-	ADDQ   R9, DX
+	ADDQ   R8, DX
 	VADDPD (DX), Y5, Y5
 
 wholeadd:
 	TESTQ        $0x00000004, CX
 	JZ           wholebeta
-	VBROADCASTSD 192(AX), Y6
+	VBROADCASTSD 200(AX), Y6
 	MOVQ         BX, CX
 	VFMADD231PD  (CX), Y6, Y0
-	ADDQ         R9, CX
+	ADDQ         R8, CX
 	VFMADD231PD  (CX), Y6, Y1
-	ADDQ         R9, CX
+	ADDQ         R8, CX
 	VFMADD231PD  (CX), Y6, Y2
-	ADDQ         R9, CX
+	ADDQ         R8, CX
 	VFMADD231PD  (CX), Y6, Y3
-	ADDQ         R9, CX
+	ADDQ         R8, CX
 	VFMADD231PD  (CX), Y6, Y4
-	ADDQ         R9, CX
+	ADDQ         R8, CX
 	VFMADD231PD  (CX), Y6, Y5
 
 wholebeta:
 	MOVQ    BX, CX
 	VMOVUPD Y0, (CX)
-	ADDQ    R9, CX
+	ADDQ    R8, CX
 	VMOVUPD Y1, (CX)
-	ADDQ    R9, CX
+	ADDQ    R8, CX
 	VMOVUPD Y2, (CX)
-	ADDQ    R9, CX
+	ADDQ    R8, CX
 	VMOVUPD Y3, (CX)
-	ADDQ    R9, CX
+	ADDQ    R8, CX
 	VMOVUPD Y4, (CX)
-	ADDQ    R9, CX
+	ADDQ    R8, CX
 	VMOVUPD Y5, (CX)
 	JMP     stored
 
 partial:
 	MOVQ       120(AX), DX
-	LEAQ       masks<>+0(SB), R11
+	LEAQ       masks<>+0(SB), R9
 	SHLQ       $0x03, DX
-	SUBQ       DX, R11
-	VMOVUPS    128(R11), Y6
+	SUBQ       DX, R9
+	VMOVUPS    128(R9), Y6
 	TESTQ      $0x00000002, CX
 	JZ         maskedadd
 	MOVQ       BX, DX
 	VMASKMOVPD (DX), Y6, Y7
 	VADDPD     Y7, Y0, Y0
-	ADDQ       R9, DX
+	ADDQ       R8, DX
 	VMASKMOVPD (DX), Y6, Y7
 	VADDPD     Y7, Y1, Y1
-	ADDQ       R9, DX
+	ADDQ       R8, DX
 	VMASKMOVPD (DX), Y6, Y7
 	VADDPD     Y7, Y2, Y2
-	ADDQ       R9, DX
+	ADDQ       R8, DX
 	VMASKMOVPD (DX), Y6, Y7
 	VADDPD     Y7, Y3, Y3
-	ADDQ       R9, DX
+	ADDQ       R8, DX
 	VMASKMOVPD (DX), Y6, Y7
 	VADDPD     Y7, Y4, Y4
-	ADDQ       R9, DX
+	ADDQ       R8, DX
 	VMASKMOVPD (DX), Y6, Y7
 	VADDPD     Y7, Y5, Y5
 
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 192(AX), Y7
+	VBROADCASTSD 200(AX), Y7
 	MOVQ         BX, DX
 	VMASKMOVPD   (DX), Y6, Y8
 	VFMADD231PD  Y8, Y7, Y0
-	ADDQ         R9, DX
+	ADDQ         R8, DX
 	VMASKMOVPD   (DX), Y6, Y8
 	VFMADD231PD  Y8, Y7, Y1
-	ADDQ         R9, DX
+	ADDQ         R8, DX
 	VMASKMOVPD   (DX), Y6, Y8
 	VFMADD231PD  Y8, Y7, Y2
-	ADDQ         R9, DX
+	ADDQ         R8, DX
 	VMASKMOVPD   (DX), Y6, Y8
 	VFMADD231PD  Y8, Y7, Y3
-	ADDQ         R9, DX
+	ADDQ         R8, DX
 	VMASKMOVPD   (DX), Y6, Y8
 	VFMADD231PD  Y8, Y7, Y4
-	ADDQ         R9, DX
+	ADDQ         R8, DX
 	VMASKMOVPD   (DX), Y6, Y8
 	VFMADD231PD  Y8, Y7, Y5
 
@@ -10729,98 +11197,98 @@ maskedbeta:
 	JNZ        lower
 	MOVQ       BX, CX
 	VMASKMOVPD Y0, Y6, (CX)
-	ADDQ       R9, CX
+	ADDQ       R8, CX
 	VMASKMOVPD Y1, Y6, (CX)
-	ADDQ       R9, CX
+	ADDQ       R8, CX
 	VMASKMOVPD Y2, Y6, (CX)
-	ADDQ       R9, CX
+	ADDQ       R8, CX
 	VMASKMOVPD Y3, Y6, (CX)
-	ADDQ       R9, CX
+	ADDQ       R8, CX
 	VMASKMOVPD Y4, Y6, (CX)
-	ADDQ       R9, CX
+	ADDQ       R8, CX
 	VMASKMOVPD Y5, Y6, (CX)
 	JMP        stored
 
 lower:
 	MOVQ       120(AX), DX
 	MOVQ       16(SP), CX
-	MOVQ       $-1, R11
-	BZHIQ      DX, R11, R11
+	MOVQ       $-1, R9
+	BZHIQ      DX, R9, R9
 	MOVQ       BX, DX
-	MOVQ       CX, R12
-	SHRQ       $0x10, R12
-	ANDQ       R11, R12
-	POPCNTQ    R12, R12
-	LEAQ       masks<>+0(SB), R13
-	SHLQ       $0x03, R12
-	SUBQ       R12, R13
-	VMOVUPS    128(R13), Y6
+	MOVQ       CX, R10
+	SHRQ       $0x10, R10
+	ANDQ       R9, R10
+	POPCNTQ    R10, R10
+	LEAQ       masks<>+0(SB), R11
+	SHLQ       $0x03, R10
+	SUBQ       R10, R11
+	VMOVUPS    128(R11), Y6
 	VMASKMOVPD Y0, Y6, (DX)
 	LEAQ       1(CX)(CX*1), CX
-	ADDQ       R9, DX
-	MOVQ       CX, R12
-	SHRQ       $0x10, R12
-	ANDQ       R11, R12
-	POPCNTQ    R12, R12
-	LEAQ       masks<>+0(SB), R13
-	SHLQ       $0x03, R12
-	SUBQ       R12, R13
-	VMOVUPS    128(R13), Y6
+	ADDQ       R8, DX
+	MOVQ       CX, R10
+	SHRQ       $0x10, R10
+	ANDQ       R9, R10
+	POPCNTQ    R10, R10
+	LEAQ       masks<>+0(SB), R11
+	SHLQ       $0x03, R10
+	SUBQ       R10, R11
+	VMOVUPS    128(R11), Y6
 	VMASKMOVPD Y1, Y6, (DX)
 	LEAQ       1(CX)(CX*1), CX
-	ADDQ       R9, DX
-	MOVQ       CX, R12
-	SHRQ       $0x10, R12
-	ANDQ       R11, R12
-	POPCNTQ    R12, R12
-	LEAQ       masks<>+0(SB), R13
-	SHLQ       $0x03, R12
-	SUBQ       R12, R13
-	VMOVUPS    128(R13), Y6
+	ADDQ       R8, DX
+	MOVQ       CX, R10
+	SHRQ       $0x10, R10
+	ANDQ       R9, R10
+	POPCNTQ    R10, R10
+	LEAQ       masks<>+0(SB), R11
+	SHLQ       $0x03, R10
+	SUBQ       R10, R11
+	VMOVUPS    128(R11), Y6
 	VMASKMOVPD Y2, Y6, (DX)
 	LEAQ       1(CX)(CX*1), CX
-	ADDQ       R9, DX
-	MOVQ       CX, R12
-	SHRQ       $0x10, R12
-	ANDQ       R11, R12
-	POPCNTQ    R12, R12
-	LEAQ       masks<>+0(SB), R13
-	SHLQ       $0x03, R12
-	SUBQ       R12, R13
-	VMOVUPS    128(R13), Y6
+	ADDQ       R8, DX
+	MOVQ       CX, R10
+	SHRQ       $0x10, R10
+	ANDQ       R9, R10
+	POPCNTQ    R10, R10
+	LEAQ       masks<>+0(SB), R11
+	SHLQ       $0x03, R10
+	SUBQ       R10, R11
+	VMOVUPS    128(R11), Y6
 	VMASKMOVPD Y3, Y6, (DX)
 	LEAQ       1(CX)(CX*1), CX
-	ADDQ       R9, DX
-	MOVQ       CX, R12
-	SHRQ       $0x10, R12
-	ANDQ       R11, R12
-	POPCNTQ    R12, R12
-	LEAQ       masks<>+0(SB), R13
-	SHLQ       $0x03, R12
-	SUBQ       R12, R13
-	VMOVUPS    128(R13), Y6
+	ADDQ       R8, DX
+	MOVQ       CX, R10
+	SHRQ       $0x10, R10
+	ANDQ       R9, R10
+	POPCNTQ    R10, R10
+	LEAQ       masks<>+0(SB), R11
+	SHLQ       $0x03, R10
+	SUBQ       R10, R11
+	VMOVUPS    128(R11), Y6
 	VMASKMOVPD Y4, Y6, (DX)
 	LEAQ       1(CX)(CX*1), CX
-	ADDQ       R9, DX
-	MOVQ       CX, R12
-	SHRQ       $0x10, R12
-	ANDQ       R11, R12
-	POPCNTQ    R12, R12
-	LEAQ       masks<>+0(SB), R11
-	SHLQ       $0x03, R12
-	SUBQ       R12, R11
-	VMOVUPS    128(R11), Y6
+	ADDQ       R8, DX
+	MOVQ       CX, R10
+	SHRQ       $0x10, R10
+	ANDQ       R9, R10
+	POPCNTQ    R10, R10
+	LEAQ       masks<>+0(SB), R9
+	SHLQ       $0x03, R10
+	SUBQ       R10, R9
+	VMOVUPS    128(R9), Y6
 	VMASKMOVPD Y5, Y6, (DX)
 	LEAQ       1(CX)(CX*1), CX
 	MOVQ       CX, 16(SP)
 
 stored:
-	ADDQ R9, BX
-	ADDQ R9, BX
-	ADDQ R9, BX
-	ADDQ R9, BX
-	ADDQ R9, BX
-	ADDQ R9, BX
+	ADDQ R8, BX
+	ADDQ R8, BX
+	ADDQ R8, BX
+	ADDQ R8, BX
+	ADDQ R8, BX
+	ADDQ R8, BX
 
 	// next tile
 	MOVQ 112(AX), CX
@@ -10833,7 +11301,7 @@ stored:
 
 // func dTileByRow1x8AVX2(t *byte)
 // Requires: AVX, BMI2, CMOV, FMA3, MMX+, POPCNT
-TEXT ·dTileByRow1x8AVX2(SB), NOSPLIT, $24-8
+TEXT ·dTileByRow1x8AVX2(SB), NOSPLIT, $32-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -10848,46 +11316,59 @@ TEXT ·dTileByRow1x8AVX2(SB), NOSPLIT, $24-8
 	BZHIQ   CX, DX, DX
 	MOVQ    DX, 16(SP)
 	MOVQ    48(AX), BX
-	MOVQ    152(AX), SI
 	MOVQ    72(AX), CX
 	SHLQ    $0x03, CX
-	MOVQ    80(AX), DI
+	MOVQ    80(AX), SI
+	SHLQ    $0x03, SI
+	MOVQ    88(AX), DI
 	SHLQ    $0x03, DI
-	MOVQ    88(AX), R8
-	SHLQ    $0x03, R8
-	MOVQ    176(AX), R9
-	SHLQ    $0x03, R9
 
 tile:
 	MOVQ       8(SP), CX
 	MOVQ       24(AX), DX
 	VXORPS     Y0, Y0, Y0
 	VXORPS     Y1, Y1, Y1
-	MOVQ       BX, R10
-	PREFETCHT0 (R10)
-	MOVQ       96(AX), R10
-	SHRQ       $0x01, R10
-	JZ         rest
+	MOVQ       BX, R8
+	PREFETCHT0 (R8)
+	MOVQ       152(AX), R8
+	MOVQ       176(AX), R9
+	SHLQ       $0x03, R9
+	MOVQ       96(AX), R11
+	SHRQ       $0x01, R11
+	MOVQ       184(AX), R10
+	CMPQ       R10, R11
+	CMOVQGT    R11, R10
+	SUBQ       R10, R11
+	MOVQ       R11, 24(SP)
+	TESTQ      R10, R10
+	JZ         idle
 
 loop:
-	PREFETCHT1   (SI)
+	PREFETCHT1   (R8)
 	VMOVUPD      (DX), Y2
 	VMOVUPD      32(DX), Y3
 	VBROADCASTSD (CX), Y4
 	VFMADD231PD  Y4, Y2, Y0
 	VFMADD231PD  Y4, Y3, Y1
-	VMOVUPD      (DX)(DI*1), Y2
-	VMOVUPD      32(DX)(DI*1), Y3
+	VMOVUPD      (DX)(SI*1), Y2
+	VMOVUPD      32(DX)(SI*1), Y3
 	VBROADCASTSD 8(CX), Y4
 	VFMADD231PD  Y4, Y2, Y0
 	VFMADD231PD  Y4, Y3, Y1
-	LEAQ         (DX)(DI*2), DX
+	LEAQ         (DX)(SI*2), DX
 	ADDQ         $0x10, CX
-	ADDQ         R9, SI
+	ADDQ         R9, R8
 	DECQ         R10
 	JNZ          loop
 
-rest:
+	// the rounds that fetch nothing touch the argument block
+idle:
+	MOVQ         AX, R8
+	XORQ         R9, R9
+	MOVQ         24(SP), R10
+	MOVQ         $0x00000000, 24(SP)
+	TESTQ        R10, R10
+	JNZ          loop
 	MOVQ         96(AX), R10
 	TESTQ        $0x00000001, R10
 	JZ           done
@@ -10901,7 +11382,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 184(AX), Y2
+	VBROADCASTSD 192(AX), Y2
 	VMULPD       Y2, Y0, Y0
 	VMULPD       Y2, Y1, Y1
 
@@ -10920,7 +11401,7 @@ scaled:
 wholeadd:
 	TESTQ        $0x00000004, CX
 	JZ           wholebeta
-	VBROADCASTSD 192(AX), Y2
+	VBROADCASTSD 200(AX), Y2
 	MOVQ         BX, CX
 	VFMADD231PD  (CX), Y2, Y0
 	VFMADD231PD  32(CX), Y2, Y1
@@ -10933,11 +11414,11 @@ wholebeta:
 
 partial:
 	MOVQ       120(AX), DX
-	LEAQ       masks<>+0(SB), R10
+	LEAQ       masks<>+0(SB), R8
 	SHLQ       $0x03, DX
-	SUBQ       DX, R10
-	VMOVUPS    128(R10), Y2
-	VMOVUPS    160(R10), Y3
+	SUBQ       DX, R8
+	VMOVUPS    128(R8), Y2
+	VMOVUPS    160(R8), Y3
 	TESTQ      $0x00000002, CX
 	JZ         maskedadd
 	MOVQ       BX, DX
@@ -10949,7 +11430,7 @@ partial:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 192(AX), Y4
+	VBROADCASTSD 200(AX), Y4
 	MOVQ         BX, DX
 	VMASKMOVPD   (DX), Y2, Y5
 	VFMADD231PD  Y5, Y4, Y0
@@ -10967,6 +11448,805 @@ maskedbeta:
 lower:
 	MOVQ       120(AX), DX
 	MOVQ       16(SP), CX
+	MOVQ       $-1, R8
+	BZHIQ      DX, R8, R8
+	MOVQ       BX, DX
+	MOVQ       CX, R9
+	SHRQ       $0x10, R9
+	ANDQ       R8, R9
+	POPCNTQ    R9, R9
+	LEAQ       masks<>+0(SB), R8
+	SHLQ       $0x03, R9
+	SUBQ       R9, R8
+	VMOVUPS    128(R8), Y2
+	VMOVUPS    160(R8), Y3
+	VMASKMOVPD Y0, Y2, (DX)
+	VMASKMOVPD Y1, Y3, 32(DX)
+	LEAQ       1(CX)(CX*1), CX
+	MOVQ       CX, 16(SP)
+
+stored:
+	ADDQ DI, BX
+
+	// next tile
+	MOVQ 112(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 8(SP)
+	DECQ (SP)
+	JNZ  tile
+	VZEROUPPER
+	RET
+
+// func dTileByRow2x8AVX2(t *byte)
+// Requires: AVX, BMI2, CMOV, FMA3, MMX+, POPCNT
+TEXT ·dTileByRow2x8AVX2(SB), NOSPLIT, $32-8
+	MOVQ    t+0(FP), AX
+	MOVQ    104(AX), CX
+	MOVQ    CX, (SP)
+	MOVQ    (AX), CX
+	MOVQ    CX, 8(SP)
+	MOVQ    136(AX), CX
+	MOVQ    $+47, DX
+	CMPQ    CX, DX
+	CMOVQGT DX, CX
+	ADDQ    $0x11, CX
+	MOVQ    $-1, DX
+	BZHIQ   CX, DX, DX
+	MOVQ    DX, 16(SP)
+	MOVQ    48(AX), BX
+	MOVQ    72(AX), SI
+	SHLQ    $0x03, SI
+	MOVQ    80(AX), DI
+	SHLQ    $0x03, DI
+	MOVQ    88(AX), R8
+	SHLQ    $0x03, R8
+
+tile:
+	MOVQ       8(SP), CX
+	MOVQ       24(AX), DX
+	VXORPS     Y0, Y0, Y0
+	VXORPS     Y1, Y1, Y1
+	VXORPS     Y2, Y2, Y2
+	VXORPS     Y3, Y3, Y3
+	MOVQ       BX, R9
+	PREFETCHT0 (R9)
+	ADDQ       R8, R9
+	PREFETCHT0 (R9)
+	MOVQ       152(AX), R9
+	MOVQ       176(AX), R10
+	SHLQ       $0x03, R10
+	MOVQ       96(AX), R12
+	SHRQ       $0x01, R12
+	MOVQ       184(AX), R11
+	CMPQ       R11, R12
+	CMOVQGT    R12, R11
+	SUBQ       R11, R12
+	MOVQ       R12, 24(SP)
+	TESTQ      R11, R11
+	JZ         idle
+
+loop:
+	PREFETCHT1   (R9)
+	VMOVUPD      (DX), Y4
+	VMOVUPD      32(DX), Y5
+	VBROADCASTSD (CX), Y6
+	VFMADD231PD  Y6, Y4, Y0
+	VFMADD231PD  Y6, Y5, Y1
+	VBROADCASTSD (CX)(SI*1), Y6
+	VFMADD231PD  Y6, Y4, Y2
+	VFMADD231PD  Y6, Y5, Y3
+	VMOVUPD      (DX)(DI*1), Y4
+	VMOVUPD      32(DX)(DI*1), Y5
+	VBROADCASTSD 8(CX), Y6
+	VFMADD231PD  Y6, Y4, Y0
+	VFMADD231PD  Y6, Y5, Y1
+	VBROADCASTSD 8(CX)(SI*1), Y6
+	VFMADD231PD  Y6, Y4, Y2
+	VFMADD231PD  Y6, Y5, Y3
+	LEAQ         (DX)(DI*2), DX
+	ADDQ         $0x10, CX
+	ADDQ         R10, R9
+	DECQ         R11
+	JNZ          loop
+
+	// the rounds that fetch nothing touch the argument block
+idle:
+	MOVQ         AX, R9
+	XORQ         R10, R10
+	MOVQ         24(SP), R11
+	MOVQ         $0x00000000, 24(SP)
+	TESTQ        R11, R11
+	JNZ          loop
+	MOVQ         96(AX), R11
+	TESTQ        $0x00000001, R11
+	JZ           done
+	VMOVUPD      (DX), Y4
+	VMOVUPD      32(DX), Y5
+	VBROADCASTSD (CX), Y6
+	VFMADD231PD  Y6, Y4, Y0
+	VFMADD231PD  Y6, Y5, Y1
+	VBROADCASTSD (CX)(SI*1), Y6
+	VFMADD231PD  Y6, Y4, Y2
+	VFMADD231PD  Y6, Y5, Y3
+
+done:
+	MOVQ         128(AX), CX
+	TESTQ        $0x00000001, CX
+	JZ           scaled
+	VBROADCASTSD 192(AX), Y4
+	VMULPD       Y4, Y0, Y0
+	VMULPD       Y4, Y1, Y1
+	VMULPD       Y4, Y2, Y2
+	VMULPD       Y4, Y3, Y3
+
+scaled:
+	MOVQ   120(AX), DX
+	CMPQ   DX, $0x08
+	JNE    partial
+	TESTQ  $0x00000008, CX
+	JNZ    partial
+	TESTQ  $0x00000002, CX
+	JZ     wholeadd
+	MOVQ   BX, DX
+	VADDPD (DX), Y0, Y0
+	VADDPD 32(DX), Y1, Y1
+	ADDQ   R8, DX
+	VADDPD (DX), Y2, Y2
+	VADDPD 32(DX), Y3, Y3
+
+wholeadd:
+	TESTQ        $0x00000004, CX
+	JZ           wholebeta
+	VBROADCASTSD 200(AX), Y4
+	MOVQ         BX, CX
+	VFMADD231PD  (CX), Y4, Y0
+	VFMADD231PD  32(CX), Y4, Y1
+	ADDQ         R8, CX
+	VFMADD231PD  (CX), Y4, Y2
+	VFMADD231PD  32(CX), Y4, Y3
+
+wholebeta:
+	MOVQ    BX, CX
+	VMOVUPD Y0, (CX)
+	VMOVUPD Y1, 32(CX)
+	ADDQ    R8, CX
+	VMOVUPD Y2, (CX)
+	VMOVUPD Y3, 32(CX)
+	JMP     stored
+
+partial:
+	MOVQ       120(AX), DX
+	LEAQ       masks<>+0(SB), R9
+	SHLQ       $0x03, DX
+	SUBQ       DX, R9
+	VMOVUPS    128(R9), Y4
+	VMOVUPS    160(R9), Y5
+	TESTQ      $0x00000002, CX
+	JZ         maskedadd
+	MOVQ       BX, DX
+	VMASKMOVPD (DX), Y4, Y6
+	VADDPD     Y6, Y0, Y0
+	VMASKMOVPD 32(DX), Y5, Y6
+	VADDPD     Y6, Y1, Y1
+	ADDQ       R8, DX
+	VMASKMOVPD (DX), Y4, Y6
+	VADDPD     Y6, Y2, Y2
+	VMASKMOVPD 32(DX), Y5, Y6
+	VADDPD     Y6, Y3, Y3
+
+maskedadd:
+	TESTQ        $0x00000004, CX
+	JZ           maskedbeta
+	VBROADCASTSD 200(AX), Y6
+	MOVQ         BX, DX
+	VMASKMOVPD   (DX), Y4, Y7
+	VFMADD231PD  Y7, Y6, Y0
+	VMASKMOVPD   32(DX), Y5, Y7
+	VFMADD231PD  Y7, Y6, Y1
+	ADDQ         R8, DX
+	VMASKMOVPD   (DX), Y4, Y7
+	VFMADD231PD  Y7, Y6, Y2
+	VMASKMOVPD   32(DX), Y5, Y7
+	VFMADD231PD  Y7, Y6, Y3
+
+maskedbeta:
+	TESTQ      $0x00000008, CX
+	JNZ        lower
+	MOVQ       BX, CX
+	VMASKMOVPD Y0, Y4, (CX)
+	VMASKMOVPD Y1, Y5, 32(CX)
+	ADDQ       R8, CX
+	VMASKMOVPD Y2, Y4, (CX)
+	VMASKMOVPD Y3, Y5, 32(CX)
+	JMP        stored
+
+lower:
+	MOVQ       120(AX), DX
+	MOVQ       16(SP), CX
+	MOVQ       $-1, R9
+	BZHIQ      DX, R9, R9
+	MOVQ       BX, DX
+	MOVQ       CX, R10
+	SHRQ       $0x10, R10
+	ANDQ       R9, R10
+	POPCNTQ    R10, R10
+	LEAQ       masks<>+0(SB), R11
+	SHLQ       $0x03, R10
+	SUBQ       R10, R11
+	VMOVUPS    128(R11), Y4
+	VMOVUPS    160(R11), Y5
+	VMASKMOVPD Y0, Y4, (DX)
+	VMASKMOVPD Y1, Y5, 32(DX)
+	LEAQ       1(CX)(CX*1), CX
+	ADDQ       R8, DX
+	MOVQ       CX, R10
+	SHRQ       $0x10, R10
+	ANDQ       R9, R10
+	POPCNTQ    R10, R10
+	LEAQ       masks<>+0(SB), R9
+	SHLQ       $0x03, R10
+	SUBQ       R10, R9
+	VMOVUPS    128(R9), Y4
+	VMOVUPS    160(R9), Y5
+	VMASKMOVPD Y2, Y4, (DX)
+	VMASKMOVPD Y3, Y5, 32(DX)
+	LEAQ       1(CX)(CX*1), CX
+	MOVQ       CX, 16(SP)
+
+stored:
+	ADDQ R8, BX
+	ADDQ R8, BX
+
+	// next tile
+	MOVQ 112(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 8(SP)
+	DECQ (SP)
+	JNZ  tile
+	VZEROUPPER
+	RET
+
+// func dTileByRow3x8AVX2(t *byte)
+// Requires: AVX, BMI2, CMOV, FMA3, MMX+, POPCNT
+TEXT ·dTileByRow3x8AVX2(SB), NOSPLIT, $32-8
+	MOVQ    t+0(FP), AX
+	MOVQ    104(AX), CX
+	MOVQ    CX, (SP)
+	MOVQ    (AX), CX
+	MOVQ    CX, 8(SP)
+	MOVQ    136(AX), CX
+	MOVQ    $+47, DX
+	CMPQ    CX, DX
+	CMOVQGT DX, CX
+	ADDQ    $0x11, CX
+	MOVQ    $-1, DX
+	BZHIQ   CX, DX, DX
+	MOVQ    DX, 16(SP)
+	MOVQ    48(AX), BX
+	MOVQ    72(AX), SI
+	SHLQ    $0x03, SI
+	MOVQ    80(AX), DI
+	SHLQ    $0x03, DI
+	MOVQ    88(AX), R8
+	SHLQ    $0x03, R8
+
+tile:
+	MOVQ       8(SP), CX
+	MOVQ       24(AX), DX
+	VXORPS     Y0, Y0, Y0
+	VXORPS     Y1, Y1, Y1
+	VXORPS     Y2, Y2, Y2
+	VXORPS     Y3, Y3, Y3
+	VXORPS     Y4, Y4, Y4
+	VXORPS     Y5, Y5, Y5
+	MOVQ       BX, R9
+	PREFETCHT0 (R9)
+	ADDQ       R8, R9
+	PREFETCHT0 (R9)
+	ADDQ       R8, R9
+	PREFETCHT0 (R9)
+	MOVQ       152(AX), R9
+	MOVQ       176(AX), R10
+	SHLQ       $0x03, R10
+	MOVQ       96(AX), R12
+	SHRQ       $0x01, R12
+	MOVQ       184(AX), R11
+	CMPQ       R11, R12
+	CMOVQGT    R12, R11
+	SUBQ       R11, R12
+	MOVQ       R12, 24(SP)
+	TESTQ      R11, R11
+	JZ         idle
+
+loop:
+	PREFETCHT1   (R9)
+	VMOVUPD      (DX), Y6
+	VMOVUPD      32(DX), Y7
+	VBROADCASTSD (CX), Y8
+	VFMADD231PD  Y8, Y6, Y0
+	VFMADD231PD  Y8, Y7, Y1
+	VBROADCASTSD (CX)(SI*1), Y8
+	VFMADD231PD  Y8, Y6, Y2
+	VFMADD231PD  Y8, Y7, Y3
+	VBROADCASTSD (CX)(SI*2), Y8
+	VFMADD231PD  Y8, Y6, Y4
+	VFMADD231PD  Y8, Y7, Y5
+	VMOVUPD      (DX)(DI*1), Y6
+	VMOVUPD      32(DX)(DI*1), Y7
+	VBROADCASTSD 8(CX), Y8
+	VFMADD231PD  Y8, Y6, Y0
+	VFMADD231PD  Y8, Y7, Y1
+	VBROADCASTSD 8(CX)(SI*1), Y8
+	VFMADD231PD  Y8, Y6, Y2
+	VFMADD231PD  Y8, Y7, Y3
+	VBROADCASTSD 8(CX)(SI*2), Y8
+	VFMADD231PD  Y8, Y6, Y4
+	VFMADD231PD  Y8, Y7, Y5
+	LEAQ         (DX)(DI*2), DX
+	ADDQ         $0x10, CX
+	ADDQ         R10, R9
+	DECQ         R11
+	JNZ          loop
+
+	// the rounds that fetch nothing touch the argument block
+idle:
+	MOVQ         AX, R9
+	XORQ         R10, R10
+	MOVQ         24(SP), R11
+	MOVQ         $0x00000000, 24(SP)
+	TESTQ        R11, R11
+	JNZ          loop
+	MOVQ         96(AX), R11
+	TESTQ        $0x00000001, R11
+	JZ           done
+	VMOVUPD      (DX), Y6
+	VMOVUPD      32(DX), Y7
+	VBROADCASTSD (CX), Y8
+	VFMADD231PD  Y8, Y6, Y0
+	VFMADD231PD  Y8, Y7, Y1
+	VBROADCASTSD (CX)(SI*1), Y8
+	VFMADD231PD  Y8, Y6, Y2
+	VFMADD231PD  Y8, Y7, Y3
+	VBROADCASTSD (CX)(SI*2), Y8
+	VFMADD231PD  Y8, Y6, Y4
+	VFMADD231PD  Y8, Y7, Y5
+
+done:
+	MOVQ         128(AX), CX
+	TESTQ        $0x00000001, CX
+	JZ           scaled
+	VBROADCASTSD 192(AX), Y6
+	VMULPD       Y6, Y0, Y0
+	VMULPD       Y6, Y1, Y1
+	VMULPD       Y6, Y2, Y2
+	VMULPD       Y6, Y3, Y3
+	VMULPD       Y6, Y4, Y4
+	VMULPD       Y6, Y5, Y5
+
+scaled:
+	MOVQ   120(AX), DX
+	CMPQ   DX, $0x08
+	JNE    partial
+	TESTQ  $0x00000008, CX
+	JNZ    partial
+	TESTQ  $0x00000002, CX
+	JZ     wholeadd
+	MOVQ   BX, DX
+	VADDPD (DX), Y0, Y0
+	VADDPD 32(DX), Y1, Y1
+	ADDQ   R8, DX
+	VADDPD (DX), Y2, Y2
+	VADDPD 32(DX), Y3, Y3
+	ADDQ   R8, DX
+	VADDPD (DX), Y4, Y4
+	VADDPD 32(DX), Y5, Y5
+
+wholeadd:
+	TESTQ        $0x00000004, CX
+	JZ           wholebeta
+	VBROADCASTSD 200(AX), Y6
+	MOVQ         BX, CX
+	VFMADD231PD  (CX), Y6, Y0
+	VFMADD231PD  32(CX), Y6, Y1
+	ADDQ         R8, CX
+	VFMADD231PD  (CX), Y6, Y2
+	VFMADD231PD  32(CX), Y6, Y3
+	ADDQ         R8, CX
+	VFMADD231PD  (CX), Y6, Y4
+	VFMADD231PD  32(CX), Y6, Y5
+
+wholebeta:
+	MOVQ    BX, CX
+	VMOVUPD Y0, (CX)
+	VMOVUPD Y1, 32(CX)
+	ADDQ    R8, CX
+	VMOVUPD Y2, (CX)
+	VMOVUPD Y3, 32(CX)
+	ADDQ    R8, CX
+	VMOVUPD Y4, (CX)
+	VMOVUPD Y5, 32(CX)
+	JMP     stored
+
+partial:
+	MOVQ       120(AX), DX
+	LEAQ       masks<>+0(SB), R9
+	SHLQ       $0x03, DX
+	SUBQ       DX, R9
+	VMOVUPS    128(R9), Y6
+	VMOVUPS    160(R9), Y7
+	TESTQ      $0x00000002, CX
+	JZ         maskedadd
+	MOVQ       BX, DX
+	VMASKMOVPD (DX), Y6, Y8
+	VADDPD     Y8, Y0, Y0
+	VMASKMOVPD 32(DX), Y7, Y8
+	VADDPD     Y8, Y1, Y1
+	ADDQ       R8, DX
+	VMASKMOVPD (DX), Y6, Y8
+	VADDPD     Y8, Y2, Y2
+	VMASKMOVPD 32(DX), Y7, Y8
+	VADDPD     Y8, Y3, Y3
+	ADDQ       R8, DX
+	VMASKMOVPD (DX), Y6, Y8
+	VADDPD     Y8, Y4, Y4
+	VMASKMOVPD 32(DX), Y7, Y8
+	VADDPD     Y8, Y5, Y5
+
+maskedadd:
+	TESTQ        $0x00000004, CX
+	JZ           maskedbeta
+	VBROADCASTSD 200(AX), Y8
+	MOVQ         BX, DX
+	VMASKMOVPD   (DX), Y6, Y9
+	VFMADD231PD  Y9, Y8, Y0
+	VMASKMOVPD   32(DX), Y7, Y9
+	VFMADD231PD  Y9, Y8, Y1
+	ADDQ         R8, DX
+	VMASKMOVPD   (DX), Y6, Y9
+	VFMADD231PD  Y9, Y8, Y2
+	VMASKMOVPD   32(DX), Y7, Y9
+	VFMADD231PD  Y9, Y8, Y3
+	ADDQ         R8, DX
+	VMASKMOVPD   (DX), Y6, Y9
+	VFMADD231PD  Y9, Y8, Y4
+	VMASKMOVPD   32(DX), Y7, Y9
+	VFMADD231PD  Y9, Y8, Y5
+
+maskedbeta:
+	TESTQ      $0x00000008, CX
+	JNZ        lower
+	MOVQ       BX, CX
+	VMASKMOVPD Y0, Y6, (CX)
+	VMASKMOVPD Y1, Y7, 32(CX)
+	ADDQ       R8, CX
+	VMASKMOVPD Y2, Y6, (CX)
+	VMASKMOVPD Y3, Y7, 32(CX)
+	ADDQ       R8, CX
+	VMASKMOVPD Y4, Y6, (CX)
+	VMASKMOVPD Y5, Y7, 32(CX)
+	JMP        stored
+
+lower:
+	MOVQ       120(AX), DX
+	MOVQ       16(SP), CX
+	MOVQ       $-1, R9
+	BZHIQ      DX, R9, R9
+	MOVQ       BX, DX
+	MOVQ       CX, R10
+	SHRQ       $0x10, R10
+	ANDQ       R9, R10
+	POPCNTQ    R10, R10
+	LEAQ       masks<>+0(SB), R11
+	SHLQ       $0x03, R10
+	SUBQ       R10, R11
+	VMOVUPS    128(R11), Y6
+	VMOVUPS    160(R11), Y7
+	VMASKMOVPD Y0, Y6, (DX)
+	VMASKMOVPD Y1, Y7, 32(DX)
+	LEAQ       1(CX)(CX*1), CX
+	ADDQ       R8, DX
+	MOVQ       CX, R10
+	SHRQ       $0x10, R10
+	ANDQ       R9, R10
+	POPCNTQ    R10, R10
+	LEAQ       masks<>+0(SB), R11
+	SHLQ       $0x03, R10
+	SUBQ       R10, R11
+	VMOVUPS    128(R11), Y6
+	VMOVUPS    160(R11), Y7
+	VMASKMOVPD Y2, Y6, (DX)
+	VMASKMOVPD Y3, Y7, 32(DX)
+	LEAQ       1(CX)(CX*1), CX
+	ADDQ       R8, DX
+	MOVQ       CX, R10
+	SHRQ       $0x10, R10
+	ANDQ       R9, R10
+	POPCNTQ    R10, R10
+	LEAQ       masks<>+0(SB), R9
+	SHLQ       $0x03, R10
+	SUBQ       R10, R9
+	VMOVUPS    128(R9), Y6
+	VMOVUPS    160(R9), Y7
+	VMASKMOVPD Y4, Y6, (DX)
+	VMASKMOVPD Y5, Y7, 32(DX)
+	LEAQ       1(CX)(CX*1), CX
+	MOVQ       CX, 16(SP)
+
+stored:
+	ADDQ R8, BX
+	ADDQ R8, BX
+	ADDQ R8, BX
+
+	// next tile
+	MOVQ 112(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 8(SP)
+	DECQ (SP)
+	JNZ  tile
+	VZEROUPPER
+	RET
+
+// func dTileByRow4x8AVX2(t *byte)
+// Requires: AVX, BMI2, CMOV, FMA3, MMX+, POPCNT
+TEXT ·dTileByRow4x8AVX2(SB), NOSPLIT, $32-8
+	MOVQ    t+0(FP), AX
+	MOVQ    104(AX), CX
+	MOVQ    CX, (SP)
+	MOVQ    (AX), CX
+	MOVQ    CX, 8(SP)
+	MOVQ    136(AX), CX
+	MOVQ    $+47, DX
+	CMPQ    CX, DX
+	CMOVQGT DX, CX
+	ADDQ    $0x11, CX
+	MOVQ    $-1, DX
+	BZHIQ   CX, DX, DX
+	MOVQ    DX, 16(SP)
+	MOVQ    48(AX), BX
+	MOVQ    72(AX), SI
+	SHLQ    $0x03, SI
+	MOVQ    80(AX), DI
+	SHLQ    $0x03, DI
+	MOVQ    88(AX), R8
+	SHLQ    $0x03, R8
+	LEAQ    (SI)(SI*2), R9
+
+tile:
+	MOVQ       8(SP), CX
+	MOVQ       24(AX), DX
+	VXORPS     Y0, Y0, Y0
+	VXORPS     Y1, Y1, Y1
+	VXORPS     Y2, Y2, Y2
+	VXORPS     Y3, Y3, Y3
+	VXORPS     Y4, Y4, Y4
+	VXORPS     Y5, Y5, Y5
+	VXORPS     Y6, Y6, Y6
+	VXORPS     Y7, Y7, Y7
+	MOVQ       BX, R10
+	PREFETCHT0 (R10)
+	ADDQ       R8, R10
+	PREFETCHT0 (R10)
+	ADDQ       R8, R10
+	PREFETCHT0 (R10)
+	ADDQ       R8, R10
+	PREFETCHT0 (R10)
+	MOVQ       152(AX), R10
+	MOVQ       176(AX), R11
+	SHLQ       $0x03, R11
+	MOVQ       96(AX), R13
+	SHRQ       $0x01, R13
+	MOVQ       184(AX), R12
+	CMPQ       R12, R13
+	CMOVQGT    R13, R12
+	SUBQ       R12, R13
+	MOVQ       R13, 24(SP)
+	TESTQ      R12, R12
+	JZ         idle
+
+loop:
+	PREFETCHT1   (R10)
+	VMOVUPD      (DX), Y8
+	VMOVUPD      32(DX), Y9
+	VBROADCASTSD (CX), Y10
+	VFMADD231PD  Y10, Y8, Y0
+	VFMADD231PD  Y10, Y9, Y1
+	VBROADCASTSD (CX)(SI*1), Y10
+	VFMADD231PD  Y10, Y8, Y2
+	VFMADD231PD  Y10, Y9, Y3
+	VBROADCASTSD (CX)(SI*2), Y10
+	VFMADD231PD  Y10, Y8, Y4
+	VFMADD231PD  Y10, Y9, Y5
+	VBROADCASTSD (CX)(R9*1), Y10
+	VFMADD231PD  Y10, Y8, Y6
+	VFMADD231PD  Y10, Y9, Y7
+	VMOVUPD      (DX)(DI*1), Y8
+	VMOVUPD      32(DX)(DI*1), Y9
+	VBROADCASTSD 8(CX), Y10
+	VFMADD231PD  Y10, Y8, Y0
+	VFMADD231PD  Y10, Y9, Y1
+	VBROADCASTSD 8(CX)(SI*1), Y10
+	VFMADD231PD  Y10, Y8, Y2
+	VFMADD231PD  Y10, Y9, Y3
+	VBROADCASTSD 8(CX)(SI*2), Y10
+	VFMADD231PD  Y10, Y8, Y4
+	VFMADD231PD  Y10, Y9, Y5
+	VBROADCASTSD 8(CX)(R9*1), Y10
+	VFMADD231PD  Y10, Y8, Y6
+	VFMADD231PD  Y10, Y9, Y7
+	LEAQ         (DX)(DI*2), DX
+	ADDQ         $0x10, CX
+	ADDQ         R11, R10
+	DECQ         R12
+	JNZ          loop
+
+	// the rounds that fetch nothing touch the argument block
+idle:
+	MOVQ         AX, R10
+	XORQ         R11, R11
+	MOVQ         24(SP), R12
+	MOVQ         $0x00000000, 24(SP)
+	TESTQ        R12, R12
+	JNZ          loop
+	MOVQ         96(AX), R12
+	TESTQ        $0x00000001, R12
+	JZ           done
+	VMOVUPD      (DX), Y8
+	VMOVUPD      32(DX), Y9
+	VBROADCASTSD (CX), Y10
+	VFMADD231PD  Y10, Y8, Y0
+	VFMADD231PD  Y10, Y9, Y1
+	VBROADCASTSD (CX)(SI*1), Y10
+	VFMADD231PD  Y10, Y8, Y2
+	VFMADD231PD  Y10, Y9, Y3
+	VBROADCASTSD (CX)(SI*2), Y10
+	VFMADD231PD  Y10, Y8, Y4
+	VFMADD231PD  Y10, Y9, Y5
+	VBROADCASTSD (CX)(R9*1), Y10
+	VFMADD231PD  Y10, Y8, Y6
+	VFMADD231PD  Y10, Y9, Y7
+
+done:
+	MOVQ         128(AX), CX
+	TESTQ        $0x00000001, CX
+	JZ           scaled
+	VBROADCASTSD 192(AX), Y8
+	VMULPD       Y8, Y0, Y0
+	VMULPD       Y8, Y1, Y1
+	VMULPD       Y8, Y2, Y2
+	VMULPD       Y8, Y3, Y3
+	VMULPD       Y8, Y4, Y4
+	VMULPD       Y8, Y5, Y5
+	VMULPD       Y8, Y6, Y6
+	VMULPD       Y8, Y7, Y7
+
+scaled:
+	MOVQ   120(AX), DX
+	CMPQ   DX, $0x08
+	JNE    partial
+	TESTQ  $0x00000008, CX
+	JNZ    partial
+	TESTQ  $0x00000002, CX
+	JZ     wholeadd
+	MOVQ   BX, DX
+	VADDPD (DX), Y0, Y0
+	VADDPD 32(DX), Y1, Y1
+	ADDQ   R8, DX
+	VADDPD (DX), Y2, Y2
+	VADDPD 32(DX), Y3, Y3
+	ADDQ   R8, DX
+	VADDPD (DX), Y4, Y4
+	VADDPD 32(DX), Y5, Y5
+	ADDQ   R8, DX
+	VADDPD (DX), Y6, Y6
+	VADDPD 32(DX), Y7, Y7
+
+wholeadd:
+	TESTQ        $0x00000004, CX
+	JZ           wholebeta
+	VBROADCASTSD 200(AX), Y8
+	MOVQ         BX, CX
+	VFMADD231PD  (CX), Y8, Y0
+	VFMADD231PD  32(CX), Y8, Y1
+	ADDQ         R8, CX
+	VFMADD231PD  (CX), Y8, Y2
+	VFMADD231PD  32(CX), Y8, Y3
+	ADDQ         R8, CX
+	VFMADD231PD  (CX), Y8, Y4
+	VFMADD231PD  32(CX), Y8, Y5
+	ADDQ         R8, CX
+	VFMADD231PD  (CX), Y8, Y6
+	VFMADD231PD  32(CX), Y8, Y7
+
+wholebeta:
+	MOVQ    BX, CX
+	VMOVUPD Y0, (CX)
+	VMOVUPD Y1, 32(CX)
+	ADDQ    R8, CX
+	VMOVUPD Y2, (CX)
+	VMOVUPD Y3, 32(CX)
+	ADDQ    R8, CX
+	VMOVUPD Y4, (CX)
+	VMOVUPD Y5, 32(CX)
+	ADDQ    R8, CX
+	VMOVUPD Y6, (CX)
+	VMOVUPD Y7, 32(CX)
+	JMP     stored
+
+partial:
+	MOVQ       120(AX), DX
+	LEAQ       masks<>+0(SB), R10
+	SHLQ       $0x03, DX
+	SUBQ       DX, R10
+	VMOVUPS    128(R10), Y8
+	VMOVUPS    160(R10), Y9
+	TESTQ      $0x00000002, CX
+	JZ         maskedadd
+	MOVQ       BX, DX
+	VMASKMOVPD (DX), Y8, Y10
+	VADDPD     Y10, Y0, Y0
+	VMASKMOVPD 32(DX), Y9, Y10
+	VADDPD     Y10, Y1, Y1
+	ADDQ       R8, DX
+	VMASKMOVPD (DX), Y8, Y10
+	VADDPD     Y10, Y2, Y2
+	VMASKMOVPD 32(DX), Y9, Y10
+	VADDPD     Y10, Y3, Y3
+	ADDQ       R8, DX
+	VMASKMOVPD (DX), Y8, Y10
+	VADDPD     Y10, Y4, Y4
+	VMASKMOVPD 32(DX), Y9, Y10
+	VADDPD     Y10, Y5, Y5
+	ADDQ       R8, DX
+	VMASKMOVPD (DX), Y8, Y10
+	VADDPD     Y10, Y6, Y6
+	VMASKMOVPD 32(DX), Y9, Y10
+	VADDPD     Y10, Y7, Y7
+
+maskedadd:
+	TESTQ        $0x00000004, CX
+	JZ           maskedbeta
+	VBROADCASTSD 200(AX), Y10
+	MOVQ         BX, DX
+	VMASKMOVPD   (DX), Y8, Y11
+	VFMADD231PD  Y11, Y10, Y0
+	VMASKMOVPD   32(DX), Y9, Y11
+	VFMADD231PD  Y11, Y10, Y1
+	ADDQ         R8, DX
+	VMASKMOVPD   (DX), Y8, Y11
+	VFMADD231PD  Y11, Y10, Y2
+	VMASKMOVPD   32(DX), Y9, Y11
+	VFMADD231PD  Y11, Y10, Y3
+	ADDQ         R8, DX
+	VMASKMOVPD   (DX), Y8, Y11
+	VFMADD231PD  Y11, Y10, Y4
+	VMASKMOVPD   32(DX), Y9, Y11
+	VFMADD231PD  Y11, Y10, Y5
+	ADDQ         R8, DX
+	VMASKMOVPD   (DX), Y8, Y11
+	VFMADD231PD  Y11, Y10, Y6
+	VMASKMOVPD   32(DX), Y9, Y11
+	VFMADD231PD  Y11, Y10, Y7
+
+maskedbeta:
+	TESTQ      $0x00000008, CX
+	JNZ        lower
+	MOVQ       BX, CX
+	VMASKMOVPD Y0, Y8, (CX)
+	VMASKMOVPD Y1, Y9, 32(CX)
+	ADDQ       R8, CX
+	VMASKMOVPD Y2, Y8, (CX)
+	VMASKMOVPD Y3, Y9, 32(CX)
+	ADDQ       R8, CX
+	VMASKMOVPD Y4, Y8, (CX)
+	VMASKMOVPD Y5, Y9, 32(CX)
+	ADDQ       R8, CX
+	VMASKMOVPD Y6, Y8, (CX)
+	VMASKMOVPD Y7, Y9, 32(CX)
+	JMP        stored
+
+lower:
+	MOVQ       120(AX), DX
+	MOVQ       16(SP), CX
 	MOVQ       $-1, R10
 	BZHIQ      DX, R10, R10
 	MOVQ       BX, DX
@@ -10974,11 +12254,1051 @@ lower:
 	SHRQ       $0x10, R11
 	ANDQ       R10, R11
 	POPCNTQ    R11, R11
+	LEAQ       masks<>+0(SB), R12
+	SHLQ       $0x03, R11
+	SUBQ       R11, R12
+	VMOVUPS    128(R12), Y8
+	VMOVUPS    160(R12), Y9
+	VMASKMOVPD Y0, Y8, (DX)
+	VMASKMOVPD Y1, Y9, 32(DX)
+	LEAQ       1(CX)(CX*1), CX
+	ADDQ       R8, DX
+	MOVQ       CX, R11
+	SHRQ       $0x10, R11
+	ANDQ       R10, R11
+	POPCNTQ    R11, R11
+	LEAQ       masks<>+0(SB), R12
+	SHLQ       $0x03, R11
+	SUBQ       R11, R12
+	VMOVUPS    128(R12), Y8
+	VMOVUPS    160(R12), Y9
+	VMASKMOVPD Y2, Y8, (DX)
+	VMASKMOVPD Y3, Y9, 32(DX)
+	LEAQ       1(CX)(CX*1), CX
+	ADDQ       R8, DX
+	MOVQ       CX, R11
+	SHRQ       $0x10, R11
+	ANDQ       R10, R11
+	POPCNTQ    R11, R11
+	LEAQ       masks<>+0(SB), R12
+	SHLQ       $0x03, R11
+	SUBQ       R11, R12
+	VMOVUPS    128(R12), Y8
+	VMOVUPS    160(R12), Y9
+	VMASKMOVPD Y4, Y8, (DX)
+	VMASKMOVPD Y5, Y9, 32(DX)
+	LEAQ       1(CX)(CX*1), CX
+	ADDQ       R8, DX
+	MOVQ       CX, R11
+	SHRQ       $0x10, R11
+	ANDQ       R10, R11
+	POPCNTQ    R11, R11
 	LEAQ       masks<>+0(SB), R10
 	SHLQ       $0x03, R11
 	SUBQ       R11, R10
-	VMOVUPS    128(R10), Y2
-	VMOVUPS    160(R10), Y3
+	VMOVUPS    128(R10), Y8
+	VMOVUPS    160(R10), Y9
+	VMASKMOVPD Y6, Y8, (DX)
+	VMASKMOVPD Y7, Y9, 32(DX)
+	LEAQ       1(CX)(CX*1), CX
+	MOVQ       CX, 16(SP)
+
+stored:
+	ADDQ R8, BX
+	ADDQ R8, BX
+	ADDQ R8, BX
+	ADDQ R8, BX
+
+	// next tile
+	MOVQ 112(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 8(SP)
+	DECQ (SP)
+	JNZ  tile
+	VZEROUPPER
+	RET
+
+// func dTileByRow5x8AVX2(t *byte)
+// Requires: AVX, BMI2, CMOV, FMA3, MMX+, POPCNT
+TEXT ·dTileByRow5x8AVX2(SB), NOSPLIT, $32-8
+	MOVQ    t+0(FP), AX
+	MOVQ    104(AX), CX
+	MOVQ    CX, (SP)
+	MOVQ    (AX), CX
+	MOVQ    CX, 8(SP)
+	MOVQ    136(AX), CX
+	MOVQ    $+47, DX
+	CMPQ    CX, DX
+	CMOVQGT DX, CX
+	ADDQ    $0x11, CX
+	MOVQ    $-1, DX
+	BZHIQ   CX, DX, DX
+	MOVQ    DX, 16(SP)
+	MOVQ    48(AX), BX
+	MOVQ    72(AX), SI
+	SHLQ    $0x03, SI
+	MOVQ    80(AX), DI
+	SHLQ    $0x03, DI
+	MOVQ    88(AX), R8
+	SHLQ    $0x03, R8
+	LEAQ    (SI)(SI*2), R9
+
+tile:
+	MOVQ       8(SP), CX
+	MOVQ       24(AX), DX
+	VXORPS     Y0, Y0, Y0
+	VXORPS     Y1, Y1, Y1
+	VXORPS     Y2, Y2, Y2
+	VXORPS     Y3, Y3, Y3
+	VXORPS     Y4, Y4, Y4
+	VXORPS     Y5, Y5, Y5
+	VXORPS     Y6, Y6, Y6
+	VXORPS     Y7, Y7, Y7
+	VXORPS     Y8, Y8, Y8
+	VXORPS     Y9, Y9, Y9
+	MOVQ       BX, R10
+	PREFETCHT0 (R10)
+	ADDQ       R8, R10
+	PREFETCHT0 (R10)
+	ADDQ       R8, R10
+	PREFETCHT0 (R10)
+	ADDQ       R8, R10
+	PREFETCHT0 (R10)
+	ADDQ       R8, R10
+	PREFETCHT0 (R10)
+	MOVQ       152(AX), R10
+	MOVQ       176(AX), R11
+	SHLQ       $0x03, R11
+	MOVQ       96(AX), R13
+	SHRQ       $0x01, R13
+	MOVQ       184(AX), R12
+	CMPQ       R12, R13
+	CMOVQGT    R13, R12
+	SUBQ       R12, R13
+	MOVQ       R13, 24(SP)
+	TESTQ      R12, R12
+	JZ         idle
+
+loop:
+	PREFETCHT1   (R10)
+	VMOVUPD      (DX), Y10
+	VMOVUPD      32(DX), Y11
+	VBROADCASTSD (CX), Y12
+	VFMADD231PD  Y12, Y10, Y0
+	VFMADD231PD  Y12, Y11, Y1
+	VBROADCASTSD (CX)(SI*1), Y12
+	VFMADD231PD  Y12, Y10, Y2
+	VFMADD231PD  Y12, Y11, Y3
+	VBROADCASTSD (CX)(SI*2), Y12
+	VFMADD231PD  Y12, Y10, Y4
+	VFMADD231PD  Y12, Y11, Y5
+	VBROADCASTSD (CX)(R9*1), Y12
+	VFMADD231PD  Y12, Y10, Y6
+	VFMADD231PD  Y12, Y11, Y7
+	VBROADCASTSD (CX)(SI*4), Y12
+	VFMADD231PD  Y12, Y10, Y8
+	VFMADD231PD  Y12, Y11, Y9
+	VMOVUPD      (DX)(DI*1), Y10
+	VMOVUPD      32(DX)(DI*1), Y11
+	VBROADCASTSD 8(CX), Y12
+	VFMADD231PD  Y12, Y10, Y0
+	VFMADD231PD  Y12, Y11, Y1
+	VBROADCASTSD 8(CX)(SI*1), Y12
+	VFMADD231PD  Y12, Y10, Y2
+	VFMADD231PD  Y12, Y11, Y3
+	VBROADCASTSD 8(CX)(SI*2), Y12
+	VFMADD231PD  Y12, Y10, Y4
+	VFMADD231PD  Y12, Y11, Y5
+	VBROADCASTSD 8(CX)(R9*1), Y12
+	VFMADD231PD  Y12, Y10, Y6
+	VFMADD231PD  Y12, Y11, Y7
+	VBROADCASTSD 8(CX)(SI*4), Y12
+	VFMADD231PD  Y12, Y10, Y8
+	VFMADD231PD  Y12, Y11, Y9
+	LEAQ         (DX)(DI*2), DX
+	ADDQ         $0x10, CX
+	ADDQ         R11, R10
+	DECQ         R12
+	JNZ          loop
+
+	// the rounds that fetch nothing touch the argument block
+idle:
+	MOVQ         AX, R10
+	XORQ         R11, R11
+	MOVQ         24(SP), R12
+	MOVQ         $0x00000000, 24(SP)
+	TESTQ        R12, R12
+	JNZ          loop
+	MOVQ         96(AX), R12
+	TESTQ        $0x00000001, R12
+	JZ           done
+	VMOVUPD      (DX), Y10
+	VMOVUPD      32(DX), Y11
+	VBROADCASTSD (CX), Y12
+	VFMADD231PD  Y12, Y10, Y0
+	VFMADD231PD  Y12, Y11, Y1
+	VBROADCASTSD (CX)(SI*1), Y12
+	VFMADD231PD  Y12, Y10, Y2
+	VFMADD231PD  Y12, Y11, Y3
+	VBROADCASTSD (CX)(SI*2), Y12
+	VFMADD231PD  Y12, Y10, Y4
+	VFMADD231PD  Y12, Y11, Y5
+	VBROADCASTSD (CX)(R9*1), Y12
+	VFMADD231PD  Y12, Y10, Y6
+	VFMADD231PD  Y12, Y11, Y7
+	VBROADCASTSD (CX)(SI*4), Y12
+	VFMADD231PD  Y12, Y10, Y8
+	VFMADD231PD  Y12, Y11, Y9
+
+done:
+	MOVQ         128(AX), CX
+	TESTQ        $0x00000001, CX
+	JZ           scaled
+	VBROADCASTSD 192(AX), Y10
+	VMULPD       Y10, Y0, Y0
+	VMULPD       Y10, Y1, Y1
+	VMULPD       Y10, Y2, Y2
+	VMULPD       Y10, Y3, Y3
+	VMULPD       Y10, Y4, Y4
+	VMULPD       Y10, Y5, Y5
+	VMULPD       Y10, Y6, Y6
+	VMULPD       Y10, Y7, Y7
+	VMULPD       Y10, Y8, Y8
+	VMULPD       Y10, Y9, Y9
+
+scaled:
+	MOVQ   120(AX), DX
+	CMPQ   DX, $0x08
+	JNE    partial
+	TESTQ  $0x00000008, CX
+	JNZ    partial
+	TESTQ  $0x00000002, CX
+	JZ     wholeadd
+	MOVQ   BX, DX
+	VADDPD (DX), Y0, Y0
+	VADDPD 32(DX), Y1, Y1
+	ADDQ   R8, DX
+	VADDPD (DX), Y2, Y2
+	VADDPD 32(DX), Y3, Y3
+	ADDQ   R8, DX
+	VADDPD (DX), Y4, Y4
+	VADDPD 32(DX), Y5, Y5
+	ADDQ   R8, DX
+	VADDPD (DX), Y6, Y6
+	VADDPD 32(DX), Y7, Y7
+	ADDQ   R8, DX
+	VADDPD (DX), Y8, Y8
+	VADDPD 32(DX), Y9, Y9
+
+wholeadd:
+	TESTQ        $0x00000004, CX
+	JZ           wholebeta
+	VBROADCASTSD 200(AX), Y10
+	MOVQ         BX, CX
+	VFMADD231PD  (CX), Y10, Y0
+	VFMADD231PD  32(CX), Y10, Y1
+	ADDQ         R8, CX
+	VFMADD231PD  (CX), Y10, Y2
+	VFMADD231PD  32(CX), Y10, Y3
+	ADDQ         R8, CX
+	VFMADD231PD  (CX), Y10, Y4
+	VFMADD231PD  32(CX), Y10, Y5
+	ADDQ         R8, CX
+	VFMADD231PD  (CX), Y10, Y6
+	VFMADD231PD  32(CX), Y10, Y7
+	ADDQ         R8, CX
+	VFMADD231PD  (CX), Y10, Y8
+	VFMADD231PD  32(CX), Y10, Y9
+
+wholebeta:
+	MOVQ    BX, CX
+	VMOVUPD Y0, (CX)
+	VMOVUPD Y1, 32(CX)
+	ADDQ    R8, CX
+	VMOVUPD Y2, (CX)
+	VMOVUPD Y3, 32(CX)
+	ADDQ    R8, CX
+	VMOVUPD Y4, (CX)
+	VMOVUPD Y5, 32(CX)
+	ADDQ    R8, CX
+	VMOVUPD Y6, (CX)
+	VMOVUPD Y7, 32(CX)
+	ADDQ    R8, CX
+	VMOVUPD Y8, (CX)
+	VMOVUPD Y9, 32(CX)
+	JMP     stored
+
+partial:
+	MOVQ       120(AX), DX
+	LEAQ       masks<>+0(SB), R10
+	SHLQ       $0x03, DX
+	SUBQ       DX, R10
+	VMOVUPS    128(R10), Y10
+	VMOVUPS    160(R10), Y11
+	TESTQ      $0x00000002, CX
+	JZ         maskedadd
+	MOVQ       BX, DX
+	VMASKMOVPD (DX), Y10, Y12
+	VADDPD     Y12, Y0, Y0
+	VMASKMOVPD 32(DX), Y11, Y12
+	VADDPD     Y12, Y1, Y1
+	ADDQ       R8, DX
+	VMASKMOVPD (DX), Y10, Y12
+	VADDPD     Y12, Y2, Y2
+	VMASKMOVPD 32(DX), Y11, Y12
+	VADDPD     Y12, Y3, Y3
+	ADDQ       R8, DX
+	VMASKMOVPD (DX), Y10, Y12
+	VADDPD     Y12, Y4, Y4
+	VMASKMOVPD 32(DX), Y11, Y12
+	VADDPD     Y12, Y5, Y5
+	ADDQ       R8, DX
+	VMASKMOVPD (DX), Y10, Y12
+	VADDPD     Y12, Y6, Y6
+	VMASKMOVPD 32(DX), Y11, Y12
+	VADDPD     Y12, Y7, Y7
+	ADDQ       R8, DX
+	VMASKMOVPD (DX), Y10, Y12
+	VADDPD     Y12, Y8, Y8
+	VMASKMOVPD 32(DX), Y11, Y12
+	VADDPD     Y12, Y9, Y9
+
+maskedadd:
+	TESTQ        $0x00000004, CX
+	JZ           maskedbeta
+	VBROADCASTSD 200(AX), Y12
+	MOVQ         BX, DX
+	VMASKMOVPD   (DX), Y10, Y13
+	VFMADD231PD  Y13, Y12, Y0
+	VMASKMOVPD   32(DX), Y11, Y13
+	VFMADD231PD  Y13, Y12, Y1
+	ADDQ         R8, DX
+	VMASKMOVPD   (DX), Y10, Y13
+	VFMADD231PD  Y13, Y12, Y2
+	VMASKMOVPD   32(DX), Y11, Y13
+	VFMADD231PD  Y13, Y12, Y3
+	ADDQ         R8, DX
+	VMASKMOVPD   (DX), Y10, Y13
+	VFMADD231PD  Y13, Y12, Y4
+	VMASKMOVPD   32(DX), Y11, Y13
+	VFMADD231PD  Y13, Y12, Y5
+	ADDQ         R8, DX
+	VMASKMOVPD   (DX), Y10, Y13
+	VFMADD231PD  Y13, Y12, Y6
+	VMASKMOVPD   32(DX), Y11, Y13
+	VFMADD231PD  Y13, Y12, Y7
+	ADDQ         R8, DX
+	VMASKMOVPD   (DX), Y10, Y13
+	VFMADD231PD  Y13, Y12, Y8
+	VMASKMOVPD   32(DX), Y11, Y13
+	VFMADD231PD  Y13, Y12, Y9
+
+maskedbeta:
+	TESTQ      $0x00000008, CX
+	JNZ        lower
+	MOVQ       BX, CX
+	VMASKMOVPD Y0, Y10, (CX)
+	VMASKMOVPD Y1, Y11, 32(CX)
+	ADDQ       R8, CX
+	VMASKMOVPD Y2, Y10, (CX)
+	VMASKMOVPD Y3, Y11, 32(CX)
+	ADDQ       R8, CX
+	VMASKMOVPD Y4, Y10, (CX)
+	VMASKMOVPD Y5, Y11, 32(CX)
+	ADDQ       R8, CX
+	VMASKMOVPD Y6, Y10, (CX)
+	VMASKMOVPD Y7, Y11, 32(CX)
+	ADDQ       R8, CX
+	VMASKMOVPD Y8, Y10, (CX)
+	VMASKMOVPD Y9, Y11, 32(CX)
+	JMP        stored
+
+lower:
+	MOVQ       120(AX), DX
+	MOVQ       16(SP), CX
+	MOVQ       $-1, R10
+	BZHIQ      DX, R10, R10
+	MOVQ       BX, DX
+	MOVQ       CX, R11
+	SHRQ       $0x10, R11
+	ANDQ       R10, R11
+	POPCNTQ    R11, R11
+	LEAQ       masks<>+0(SB), R12
+	SHLQ       $0x03, R11
+	SUBQ       R11, R12
+	VMOVUPS    128(R12), Y10
+	VMOVUPS    160(R12), Y11
+	VMASKMOVPD Y0, Y10, (DX)
+	VMASKMOVPD Y1, Y11, 32(DX)
+	LEAQ       1(CX)(CX*1), CX
+	ADDQ       R8, DX
+	MOVQ       CX, R11
+	SHRQ       $0x10, R11
+	ANDQ       R10, R11
+	POPCNTQ    R11, R11
+	LEAQ       masks<>+0(SB), R12
+	SHLQ       $0x03, R11
+	SUBQ       R11, R12
+	VMOVUPS    128(R12), Y10
+	VMOVUPS    160(R12), Y11
+	VMASKMOVPD Y2, Y10, (DX)
+	VMASKMOVPD Y3, Y11, 32(DX)
+	LEAQ       1(CX)(CX*1), CX
+	ADDQ       R8, DX
+	MOVQ       CX, R11
+	SHRQ       $0x10, R11
+	ANDQ       R10, R11
+	POPCNTQ    R11, R11
+	LEAQ       masks<>+0(SB), R12
+	SHLQ       $0x03, R11
+	SUBQ       R11, R12
+	VMOVUPS    128(R12), Y10
+	VMOVUPS    160(R12), Y11
+	VMASKMOVPD Y4, Y10, (DX)
+	VMASKMOVPD Y5, Y11, 32(DX)
+	LEAQ       1(CX)(CX*1), CX
+	ADDQ       R8, DX
+	MOVQ       CX, R11
+	SHRQ       $0x10, R11
+	ANDQ       R10, R11
+	POPCNTQ    R11, R11
+	LEAQ       masks<>+0(SB), R12
+	SHLQ       $0x03, R11
+	SUBQ       R11, R12
+	VMOVUPS    128(R12), Y10
+	VMOVUPS    160(R12), Y11
+	VMASKMOVPD Y6, Y10, (DX)
+	VMASKMOVPD Y7, Y11, 32(DX)
+	LEAQ       1(CX)(CX*1), CX
+	ADDQ       R8, DX
+	MOVQ       CX, R11
+	SHRQ       $0x10, R11
+	ANDQ       R10, R11
+	POPCNTQ    R11, R11
+	LEAQ       masks<>+0(SB), R10
+	SHLQ       $0x03, R11
+	SUBQ       R11, R10
+	VMOVUPS    128(R10), Y10
+	VMOVUPS    160(R10), Y11
+	VMASKMOVPD Y8, Y10, (DX)
+	VMASKMOVPD Y9, Y11, 32(DX)
+	LEAQ       1(CX)(CX*1), CX
+	MOVQ       CX, 16(SP)
+
+stored:
+	ADDQ R8, BX
+	ADDQ R8, BX
+	ADDQ R8, BX
+	ADDQ R8, BX
+	ADDQ R8, BX
+
+	// next tile
+	MOVQ 112(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 8(SP)
+	DECQ (SP)
+	JNZ  tile
+	VZEROUPPER
+	RET
+
+// func dTileByRow6x8AVX2(t *byte)
+// Requires: AVX, BMI2, CMOV, FMA3, MMX+, POPCNT
+TEXT ·dTileByRow6x8AVX2(SB), NOSPLIT, $32-8
+	MOVQ    t+0(FP), AX
+	MOVQ    104(AX), CX
+	MOVQ    CX, (SP)
+	MOVQ    (AX), CX
+	MOVQ    CX, 8(SP)
+	MOVQ    136(AX), CX
+	MOVQ    $+47, DX
+	CMPQ    CX, DX
+	CMOVQGT DX, CX
+	ADDQ    $0x11, CX
+	MOVQ    $-1, DX
+	BZHIQ   CX, DX, DX
+	MOVQ    DX, 16(SP)
+	MOVQ    48(AX), BX
+	MOVQ    72(AX), SI
+	SHLQ    $0x03, SI
+	MOVQ    80(AX), DI
+	SHLQ    $0x03, DI
+	MOVQ    88(AX), R8
+	SHLQ    $0x03, R8
+	LEAQ    (SI)(SI*2), R9
+
+tile:
+	MOVQ       8(SP), CX
+	MOVQ       24(AX), DX
+	LEAQ       (CX)(SI*4), R10
+	ADDQ       SI, R10
+	VXORPS     Y0, Y0, Y0
+	VXORPS     Y1, Y1, Y1
+	VXORPS     Y2, Y2, Y2
+	VXORPS     Y3, Y3, Y3
+	VXORPS     Y4, Y4, Y4
+	VXORPS     Y5, Y5, Y5
+	VXORPS     Y6, Y6, Y6
+	VXORPS     Y7, Y7, Y7
+	VXORPS     Y8, Y8, Y8
+	VXORPS     Y9, Y9, Y9
+	VXORPS     Y10, Y10, Y10
+	VXORPS     Y11, Y11, Y11
+	MOVQ       BX, R11
+	PREFETCHT0 (R11)
+	ADDQ       R8, R11
+	PREFETCHT0 (R11)
+	ADDQ       R8, R11
+	PREFETCHT0 (R11)
+	ADDQ       R8, R11
+	PREFETCHT0 (R11)
+	ADDQ       R8, R11
+	PREFETCHT0 (R11)
+	ADDQ       R8, R11
+	PREFETCHT0 (R11)
+	MOVQ       152(AX), R11
+	MOVQ       176(AX), R12
+	SHLQ       $0x03, R12
+	MOVQ       96(AX), R14
+	SHRQ       $0x01, R14
+	MOVQ       184(AX), R13
+	CMPQ       R13, R14
+	CMOVQGT    R14, R13
+	SUBQ       R13, R14
+	MOVQ       R14, 24(SP)
+	TESTQ      R13, R13
+	JZ         idle
+
+loop:
+	PREFETCHT1   (R11)
+	VMOVUPD      (DX), Y12
+	VMOVUPD      32(DX), Y13
+	VBROADCASTSD (CX), Y14
+	VFMADD231PD  Y14, Y12, Y0
+	VFMADD231PD  Y14, Y13, Y1
+	VBROADCASTSD (CX)(SI*1), Y14
+	VFMADD231PD  Y14, Y12, Y2
+	VFMADD231PD  Y14, Y13, Y3
+	VBROADCASTSD (CX)(SI*2), Y14
+	VFMADD231PD  Y14, Y12, Y4
+	VFMADD231PD  Y14, Y13, Y5
+	VBROADCASTSD (CX)(R9*1), Y14
+	VFMADD231PD  Y14, Y12, Y6
+	VFMADD231PD  Y14, Y13, Y7
+	VBROADCASTSD (CX)(SI*4), Y14
+	VFMADD231PD  Y14, Y12, Y8
+	VFMADD231PD  Y14, Y13, Y9
+	VBROADCASTSD (R10), Y14
+	VFMADD231PD  Y14, Y12, Y10
+	VFMADD231PD  Y14, Y13, Y11
+	VMOVUPD      (DX)(DI*1), Y12
+	VMOVUPD      32(DX)(DI*1), Y13
+	VBROADCASTSD 8(CX), Y14
+	VFMADD231PD  Y14, Y12, Y0
+	VFMADD231PD  Y14, Y13, Y1
+	VBROADCASTSD 8(CX)(SI*1), Y14
+	VFMADD231PD  Y14, Y12, Y2
+	VFMADD231PD  Y14, Y13, Y3
+	VBROADCASTSD 8(CX)(SI*2), Y14
+	VFMADD231PD  Y14, Y12, Y4
+	VFMADD231PD  Y14, Y13, Y5
+	VBROADCASTSD 8(CX)(R9*1), Y14
+	VFMADD231PD  Y14, Y12, Y6
+	VFMADD231PD  Y14, Y13, Y7
+	VBROADCASTSD 8(CX)(SI*4), Y14
+	VFMADD231PD  Y14, Y12, Y8
+	VFMADD231PD  Y14, Y13, Y9
+	VBROADCASTSD 8(R10), Y14
+	VFMADD231PD  Y14, Y12, Y10
+	VFMADD231PD  Y14, Y13, Y11
+	LEAQ         (DX)(DI*2), DX
+	ADDQ         $0x10, CX
+	ADDQ         $0x10, R10
+	ADDQ         R12, R11
+	DECQ         R13
+	JNZ          loop
+
+	// the rounds that fetch nothing touch the argument block
+idle:
+	MOVQ         AX, R11
+	XORQ         R12, R12
+	MOVQ         24(SP), R13
+	MOVQ         $0x00000000, 24(SP)
+	TESTQ        R13, R13
+	JNZ          loop
+	MOVQ         96(AX), R13
+	TESTQ        $0x00000001, R13
+	JZ           done
+	VMOVUPD      (DX), Y12
+	VMOVUPD      32(DX), Y13
+	VBROADCASTSD (CX), Y14
+	VFMADD231PD  Y14, Y12, Y0
+	VFMADD231PD  Y14, Y13, Y1
+	VBROADCASTSD (CX)(SI*1), Y14
+	VFMADD231PD  Y14, Y12, Y2
+	VFMADD231PD  Y14, Y13, Y3
+	VBROADCASTSD (CX)(SI*2), Y14
+	VFMADD231PD  Y14, Y12, Y4
+	VFMADD231PD  Y14, Y13, Y5
+	VBROADCASTSD (CX)(R9*1), Y14
+	VFMADD231PD  Y14, Y12, Y6
+	VFMADD231PD  Y14, Y13, Y7
+	VBROADCASTSD (CX)(SI*4), Y14
+	VFMADD231PD  Y14, Y12, Y8
+	VFMADD231PD  Y14, Y13, Y9
+	VBROADCASTSD (R10), Y14
+	VFMADD231PD  Y14, Y12, Y10
+	VFMADD231PD  Y14, Y13, Y11
+
+done:
+	MOVQ         128(AX), CX
+	TESTQ        $0x00000001, CX
+	JZ           scaled
+	VBROADCASTSD 192(AX), Y12
+	VMULPD       Y12, Y0, Y0
+	VMULPD       Y12, Y1, Y1
+	VMULPD       Y12, Y2, Y2
+	VMULPD       Y12, Y3, Y3
+	VMULPD       Y12, Y4, Y4
+	VMULPD       Y12, Y5, Y5
+	VMULPD       Y12, Y6, Y6
+	VMULPD       Y12, Y7, Y7
+	VMULPD       Y12, Y8, Y8
+	VMULPD       Y12, Y9, Y9
+	VMULPD       Y12, Y10, Y10
+	VMULPD       Y12, Y11, Y11
+
+scaled:
+	MOVQ   120(AX), DX
+	CMPQ   DX, $0x08
+	JNE    partial
+	TESTQ  $0x00000008, CX
+	JNZ    partial
+	TESTQ  $0x00000002, CX
+	JZ     wholeadd
+	MOVQ   BX, DX
+	VADDPD (DX), Y0, Y0
+	VADDPD 32(DX), Y1, Y1
+	ADDQ   R8, DX
+	VADDPD (DX), Y2, Y2
+	VADDPD 32(DX), Y3, Y3
+	ADDQ   R8, DX
+	VADDPD (DX), Y4, Y4
+	VADDPD 32(DX), Y5, Y5
+	ADDQ   R8, DX
+	VADDPD (DX), Y6, Y6
+	VADDPD 32(DX), Y7, Y7
+	ADDQ   R8, DX
+	VADDPD (DX), Y8, Y8
+	VADDPD 32(DX), Y9, Y9
+	ADDQ   R8, DX
+	VADDPD (DX), Y10, Y10
+	VADDPD 32(DX), Y11, Y11
+
+wholeadd:
+	TESTQ        $0x00000004, CX
+	JZ           wholebeta
+	VBROADCASTSD 200(AX), Y12
+	MOVQ         BX, CX
+	VFMADD231PD  (CX), Y12, Y0
+	VFMADD231PD  32(CX), Y12, Y1
+	ADDQ         R8, CX
+	VFMADD231PD  (CX), Y12, Y2
+	VFMADD231PD  32(CX), Y12, Y3
+	ADDQ         R8, CX
+	VFMADD231PD  (CX), Y12, Y4
+	VFMADD231PD  32(CX), Y12, Y5
+	ADDQ         R8, CX
+	VFMADD231PD  (CX), Y12, Y6
+	VFMADD231PD  32(CX), Y12, Y7
+	ADDQ         R8, CX
+	VFMADD231PD  (CX), Y12, Y8
+	VFMADD231PD  32(CX), Y12, Y9
+	ADDQ         R8, CX
+	VFMADD231PD  (CX), Y12, Y10
+	VFMADD231PD  32(CX), Y12, Y11
+
+wholebeta:
+	MOVQ    BX, CX
+	VMOVUPD Y0, (CX)
+	VMOVUPD Y1, 32(CX)
+	ADDQ    R8, CX
+	VMOVUPD Y2, (CX)
+	VMOVUPD Y3, 32(CX)
+	ADDQ    R8, CX
+	VMOVUPD Y4, (CX)
+	VMOVUPD Y5, 32(CX)
+	ADDQ    R8, CX
+	VMOVUPD Y6, (CX)
+	VMOVUPD Y7, 32(CX)
+	ADDQ    R8, CX
+	VMOVUPD Y8, (CX)
+	VMOVUPD Y9, 32(CX)
+	ADDQ    R8, CX
+	VMOVUPD Y10, (CX)
+	VMOVUPD Y11, 32(CX)
+	JMP     stored
+
+partial:
+	MOVQ       120(AX), DX
+	LEAQ       masks<>+0(SB), R10
+	SHLQ       $0x03, DX
+	SUBQ       DX, R10
+	VMOVUPS    128(R10), Y12
+	VMOVUPS    160(R10), Y13
+	TESTQ      $0x00000002, CX
+	JZ         maskedadd
+	MOVQ       BX, DX
+	VMASKMOVPD (DX), Y12, Y14
+	VADDPD     Y14, Y0, Y0
+	VMASKMOVPD 32(DX), Y13, Y14
+	VADDPD     Y14, Y1, Y1
+	ADDQ       R8, DX
+	VMASKMOVPD (DX), Y12, Y14
+	VADDPD     Y14, Y2, Y2
+	VMASKMOVPD 32(DX), Y13, Y14
+	VADDPD     Y14, Y3, Y3
+	ADDQ       R8, DX
+	VMASKMOVPD (DX), Y12, Y14
+	VADDPD     Y14, Y4, Y4
+	VMASKMOVPD 32(DX), Y13, Y14
+	VADDPD     Y14, Y5, Y5
+	ADDQ       R8, DX
+	VMASKMOVPD (DX), Y12, Y14
+	VADDPD     Y14, Y6, Y6
+	VMASKMOVPD 32(DX), Y13, Y14
+	VADDPD     Y14, Y7, Y7
+	ADDQ       R8, DX
+	VMASKMOVPD (DX), Y12, Y14
+	VADDPD     Y14, Y8, Y8
+	VMASKMOVPD 32(DX), Y13, Y14
+	VADDPD     Y14, Y9, Y9
+	ADDQ       R8, DX
+	VMASKMOVPD (DX), Y12, Y14
+	VADDPD     Y14, Y10, Y10
+	VMASKMOVPD 32(DX), Y13, Y14
+	VADDPD     Y14, Y11, Y11
+
+maskedadd:
+	TESTQ        $0x00000004, CX
+	JZ           maskedbeta
+	VBROADCASTSD 200(AX), Y14
+	MOVQ         BX, DX
+	VMASKMOVPD   (DX), Y12, Y15
+	VFMADD231PD  Y15, Y14, Y0
+	VMASKMOVPD   32(DX), Y13, Y15
+	VFMADD231PD  Y15, Y14, Y1
+	ADDQ         R8, DX
+	VMASKMOVPD   (DX), Y12, Y15
+	VFMADD231PD  Y15, Y14, Y2
+	VMASKMOVPD   32(DX), Y13, Y15
+	VFMADD231PD  Y15, Y14, Y3
+	ADDQ         R8, DX
+	VMASKMOVPD   (DX), Y12, Y15
+	VFMADD231PD  Y15, Y14, Y4
+	VMASKMOVPD   32(DX), Y13, Y15
+	VFMADD231PD  Y15, Y14, Y5
+	ADDQ         R8, DX
+	VMASKMOVPD   (DX), Y12, Y15
+	VFMADD231PD  Y15, Y14, Y6
+	VMASKMOVPD   32(DX), Y13, Y15
+	VFMADD231PD  Y15, Y14, Y7
+	ADDQ         R8, DX
+	VMASKMOVPD   (DX), Y12, Y15
+	VFMADD231PD  Y15, Y14, Y8
+	VMASKMOVPD   32(DX), Y13, Y15
+	VFMADD231PD  Y15, Y14, Y9
+	ADDQ         R8, DX
+	VMASKMOVPD   (DX), Y12, Y15
+	VFMADD231PD  Y15, Y14, Y10
+	VMASKMOVPD   32(DX), Y13, Y15
+	VFMADD231PD  Y15, Y14, Y11
+
+maskedbeta:
+	TESTQ      $0x00000008, CX
+	JNZ        lower
+	MOVQ       BX, CX
+	VMASKMOVPD Y0, Y12, (CX)
+	VMASKMOVPD Y1, Y13, 32(CX)
+	ADDQ       R8, CX
+	VMASKMOVPD Y2, Y12, (CX)
+	VMASKMOVPD Y3, Y13, 32(CX)
+	ADDQ       R8, CX
+	VMASKMOVPD Y4, Y12, (CX)
+	VMASKMOVPD Y5, Y13, 32(CX)
+	ADDQ       R8, CX
+	VMASKMOVPD Y6, Y12, (CX)
+	VMASKMOVPD Y7, Y13, 32(CX)
+	ADDQ       R8, CX
+	VMASKMOVPD Y8, Y12, (CX)
+	VMASKMOVPD Y9, Y13, 32(CX)
+	ADDQ       R8, CX
+	VMASKMOVPD Y10, Y12, (CX)
+	VMASKMOVPD Y11, Y13, 32(CX)
+	JMP        stored
+
+lower:
+	MOVQ       120(AX), DX
+	MOVQ       16(SP), CX
+	MOVQ       $-1, R10
+	BZHIQ      DX, R10, R10
+	MOVQ       BX, DX
+	MOVQ       CX, R11
+	SHRQ       $0x10, R11
+	ANDQ       R10, R11
+	POPCNTQ    R11, R11
+	LEAQ       masks<>+0(SB), R12
+	SHLQ       $0x03, R11
+	SUBQ       R11, R12
+	VMOVUPS    128(R12), Y12
+	VMOVUPS    160(R12), Y13
+	VMASKMOVPD Y0, Y12, (DX)
+	VMASKMOVPD Y1, Y13, 32(DX)
+	LEAQ       1(CX)(CX*1), CX
+	ADDQ       R8, DX
+	MOVQ       CX, R11
+	SHRQ       $0x10, R11
+	ANDQ       R10, R11
+	POPCNTQ    R11, R11
+	LEAQ       masks<>+0(SB), R12
+	SHLQ       $0x03, R11
+	SUBQ       R11, R12
+	VMOVUPS    128(R12), Y12
+	VMOVUPS    160(R12), Y13
+	VMASKMOVPD Y2, Y12, (DX)
+	VMASKMOVPD Y3, Y13, 32(DX)
+	LEAQ       1(CX)(CX*1), CX
+	ADDQ       R8, DX
+	MOVQ       CX, R11
+	SHRQ       $0x10, R11
+	ANDQ       R10, R11
+	POPCNTQ    R11, R11
+	LEAQ       masks<>+0(SB), R12
+	SHLQ       $0x03, R11
+	SUBQ       R11, R12
+	VMOVUPS    128(R12), Y12
+	VMOVUPS    160(R12), Y13
+	VMASKMOVPD Y4, Y12, (DX)
+	VMASKMOVPD Y5, Y13, 32(DX)
+	LEAQ       1(CX)(CX*1), CX
+	ADDQ       R8, DX
+	MOVQ       CX, R11
+	SHRQ       $0x10, R11
+	ANDQ       R10, R11
+	POPCNTQ    R11, R11
+	LEAQ       masks<>+0(SB), R12
+	SHLQ       $0x03, R11
+	SUBQ       R11, R12
+	VMOVUPS    128(R12), Y12
+	VMOVUPS    160(R12), Y13
+	VMASKMOVPD Y6, Y12, (DX)
+	VMASKMOVPD Y7, Y13, 32(DX)
+	LEAQ       1(CX)(CX*1), CX
+	ADDQ       R8, DX
+	MOVQ       CX, R11
+	SHRQ       $0x10, R11
+	ANDQ       R10, R11
+	POPCNTQ    R11, R11
+	LEAQ       masks<>+0(SB), R12
+	SHLQ       $0x03, R11
+	SUBQ       R11, R12
+	VMOVUPS    128(R12), Y12
+	VMOVUPS    160(R12), Y13
+	VMASKMOVPD Y8, Y12, (DX)
+	VMASKMOVPD Y9, Y13, 32(DX)
+	LEAQ       1(CX)(CX*1), CX
+	ADDQ       R8, DX
+	MOVQ       CX, R11
+	SHRQ       $0x10, R11
+	ANDQ       R10, R11
+	POPCNTQ    R11, R11
+	LEAQ       masks<>+0(SB), R10
+	SHLQ       $0x03, R11
+	SUBQ       R11, R10
+	VMOVUPS    128(R10), Y12
+	VMOVUPS    160(R10), Y13
+	VMASKMOVPD Y10, Y12, (DX)
+	VMASKMOVPD Y11, Y13, 32(DX)
+	LEAQ       1(CX)(CX*1), CX
+	MOVQ       CX, 16(SP)
+
+stored:
+	ADDQ R8, BX
+	ADDQ R8, BX
+	ADDQ R8, BX
+	ADDQ R8, BX
+	ADDQ R8, BX
+	ADDQ R8, BX
+
+	// next tile
+	MOVQ 112(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 8(SP)
+	DECQ (SP)
+	JNZ  tile
+	VZEROUPPER
+	RET
+
+// func dTileByCol1x8AVX2(t *byte)
+// Requires: AVX, BMI2, CMOV, FMA3, MMX+, POPCNT
+TEXT ·dTileByCol1x8AVX2(SB), NOSPLIT, $32-8
+	MOVQ    t+0(FP), AX
+	MOVQ    104(AX), CX
+	MOVQ    CX, (SP)
+	MOVQ    (AX), CX
+	MOVQ    CX, 8(SP)
+	MOVQ    136(AX), CX
+	MOVQ    $+47, DX
+	CMPQ    CX, DX
+	CMOVQGT DX, CX
+	ADDQ    $0x11, CX
+	MOVQ    $-1, DX
+	BZHIQ   CX, DX, DX
+	MOVQ    DX, 16(SP)
+	MOVQ    48(AX), BX
+	MOVQ    72(AX), SI
+	SHLQ    $0x03, SI
+	MOVQ    80(AX), DI
+	SHLQ    $0x03, DI
+	MOVQ    88(AX), R8
+	SHLQ    $0x03, R8
+
+tile:
+	MOVQ       8(SP), CX
+	MOVQ       24(AX), DX
+	VXORPS     Y0, Y0, Y0
+	VXORPS     Y1, Y1, Y1
+	MOVQ       BX, R9
+	PREFETCHT0 (R9)
+	MOVQ       152(AX), R9
+	MOVQ       176(AX), R10
+	SHLQ       $0x03, R10
+	MOVQ       96(AX), R12
+	SHRQ       $0x01, R12
+	MOVQ       184(AX), R11
+	CMPQ       R11, R12
+	CMOVQGT    R12, R11
+	SUBQ       R11, R12
+	MOVQ       R12, 24(SP)
+	TESTQ      R11, R11
+	JZ         idle
+
+loop:
+	PREFETCHT1   (R9)
+	VMOVUPD      (DX), Y2
+	VMOVUPD      32(DX), Y3
+	VBROADCASTSD (CX), Y4
+	VFMADD231PD  Y4, Y2, Y0
+	VFMADD231PD  Y4, Y3, Y1
+	VMOVUPD      (DX)(DI*1), Y2
+	VMOVUPD      32(DX)(DI*1), Y3
+	VBROADCASTSD (CX)(SI*1), Y4
+	VFMADD231PD  Y4, Y2, Y0
+	VFMADD231PD  Y4, Y3, Y1
+	LEAQ         (DX)(DI*2), DX
+	LEAQ         (CX)(SI*2), CX
+	ADDQ         R10, R9
+	DECQ         R11
+	JNZ          loop
+
+	// the rounds that fetch nothing touch the argument block
+idle:
+	MOVQ         AX, R9
+	XORQ         R10, R10
+	MOVQ         24(SP), R11
+	MOVQ         $0x00000000, 24(SP)
+	TESTQ        R11, R11
+	JNZ          loop
+	MOVQ         96(AX), R11
+	TESTQ        $0x00000001, R11
+	JZ           done
+	VMOVUPD      (DX), Y2
+	VMOVUPD      32(DX), Y3
+	VBROADCASTSD (CX), Y4
+	VFMADD231PD  Y4, Y2, Y0
+	VFMADD231PD  Y4, Y3, Y1
+
+done:
+	MOVQ         128(AX), CX
+	TESTQ        $0x00000001, CX
+	JZ           scaled
+	VBROADCASTSD 192(AX), Y2
+	VMULPD       Y2, Y0, Y0
+	VMULPD       Y2, Y1, Y1
+
+scaled:
+	MOVQ   120(AX), DX
+	CMPQ   DX, $0x08
+	JNE    partial
+	TESTQ  $0x00000008, CX
+	JNZ    partial
+	TESTQ  $0x00000002, CX
+	JZ     wholeadd
+	MOVQ   BX, DX
+	VADDPD (DX), Y0, Y0
+	VADDPD 32(DX), Y1, Y1
+
+wholeadd:
+	TESTQ        $0x00000004, CX
+	JZ           wholebeta
+	VBROADCASTSD 200(AX), Y2
+	MOVQ         BX, CX
+	VFMADD231PD  (CX), Y2, Y0
+	VFMADD231PD  32(CX), Y2, Y1
+
+wholebeta:
+	MOVQ    BX, CX
+	VMOVUPD Y0, (CX)
+	VMOVUPD Y1, 32(CX)
+	JMP     stored
+
+partial:
+	MOVQ       120(AX), DX
+	LEAQ       masks<>+0(SB), R9
+	SHLQ       $0x03, DX
+	SUBQ       DX, R9
+	VMOVUPS    128(R9), Y2
+	VMOVUPS    160(R9), Y3
+	TESTQ      $0x00000002, CX
+	JZ         maskedadd
+	MOVQ       BX, DX
+	VMASKMOVPD (DX), Y2, Y4
+	VADDPD     Y4, Y0, Y0
+	VMASKMOVPD 32(DX), Y3, Y4
+	VADDPD     Y4, Y1, Y1
+
+maskedadd:
+	TESTQ        $0x00000004, CX
+	JZ           maskedbeta
+	VBROADCASTSD 200(AX), Y4
+	MOVQ         BX, DX
+	VMASKMOVPD   (DX), Y2, Y5
+	VFMADD231PD  Y5, Y4, Y0
+	VMASKMOVPD   32(DX), Y3, Y5
+	VFMADD231PD  Y5, Y4, Y1
+
+maskedbeta:
+	TESTQ      $0x00000008, CX
+	JNZ        lower
+	MOVQ       BX, CX
+	VMASKMOVPD Y0, Y2, (CX)
+	VMASKMOVPD Y1, Y3, 32(CX)
+	JMP        stored
+
+lower:
+	MOVQ       120(AX), DX
+	MOVQ       16(SP), CX
+	MOVQ       $-1, R9
+	BZHIQ      DX, R9, R9
+	MOVQ       BX, DX
+	MOVQ       CX, R10
+	SHRQ       $0x10, R10
+	ANDQ       R9, R10
+	POPCNTQ    R10, R10
+	LEAQ       masks<>+0(SB), R9
+	SHLQ       $0x03, R10
+	SUBQ       R10, R9
+	VMOVUPS    128(R9), Y2
+	VMOVUPS    160(R9), Y3
 	VMASKMOVPD Y0, Y2, (DX)
 	VMASKMOVPD Y1, Y3, 32(DX)
 	LEAQ       1(CX)(CX*1), CX
@@ -10996,1770 +13316,9 @@ stored:
 	VZEROUPPER
 	RET
 
-// func dTileByRow2x8AVX2(t *byte)
-// Requires: AVX, BMI2, CMOV, FMA3, MMX+, POPCNT
-TEXT ·dTileByRow2x8AVX2(SB), NOSPLIT, $24-8
-	MOVQ    t+0(FP), AX
-	MOVQ    104(AX), CX
-	MOVQ    CX, (SP)
-	MOVQ    (AX), CX
-	MOVQ    CX, 8(SP)
-	MOVQ    136(AX), CX
-	MOVQ    $+47, DX
-	CMPQ    CX, DX
-	CMOVQGT DX, CX
-	ADDQ    $0x11, CX
-	MOVQ    $-1, DX
-	BZHIQ   CX, DX, DX
-	MOVQ    DX, 16(SP)
-	MOVQ    48(AX), BX
-	MOVQ    152(AX), SI
-	MOVQ    72(AX), DI
-	SHLQ    $0x03, DI
-	MOVQ    80(AX), R8
-	SHLQ    $0x03, R8
-	MOVQ    88(AX), R9
-	SHLQ    $0x03, R9
-	MOVQ    176(AX), R10
-	SHLQ    $0x03, R10
-
-tile:
-	MOVQ       8(SP), CX
-	MOVQ       24(AX), DX
-	VXORPS     Y0, Y0, Y0
-	VXORPS     Y1, Y1, Y1
-	VXORPS     Y2, Y2, Y2
-	VXORPS     Y3, Y3, Y3
-	MOVQ       BX, R11
-	PREFETCHT0 (R11)
-	ADDQ       R9, R11
-	PREFETCHT0 (R11)
-	MOVQ       96(AX), R11
-	SHRQ       $0x01, R11
-	JZ         rest
-
-loop:
-	PREFETCHT1   (SI)
-	VMOVUPD      (DX), Y4
-	VMOVUPD      32(DX), Y5
-	VBROADCASTSD (CX), Y6
-	VFMADD231PD  Y6, Y4, Y0
-	VFMADD231PD  Y6, Y5, Y1
-	VBROADCASTSD (CX)(DI*1), Y6
-	VFMADD231PD  Y6, Y4, Y2
-	VFMADD231PD  Y6, Y5, Y3
-	VMOVUPD      (DX)(R8*1), Y4
-	VMOVUPD      32(DX)(R8*1), Y5
-	VBROADCASTSD 8(CX), Y6
-	VFMADD231PD  Y6, Y4, Y0
-	VFMADD231PD  Y6, Y5, Y1
-	VBROADCASTSD 8(CX)(DI*1), Y6
-	VFMADD231PD  Y6, Y4, Y2
-	VFMADD231PD  Y6, Y5, Y3
-	LEAQ         (DX)(R8*2), DX
-	ADDQ         $0x10, CX
-	ADDQ         R10, SI
-	DECQ         R11
-	JNZ          loop
-
-rest:
-	MOVQ         96(AX), R11
-	TESTQ        $0x00000001, R11
-	JZ           done
-	VMOVUPD      (DX), Y4
-	VMOVUPD      32(DX), Y5
-	VBROADCASTSD (CX), Y6
-	VFMADD231PD  Y6, Y4, Y0
-	VFMADD231PD  Y6, Y5, Y1
-	VBROADCASTSD (CX)(DI*1), Y6
-	VFMADD231PD  Y6, Y4, Y2
-	VFMADD231PD  Y6, Y5, Y3
-
-done:
-	MOVQ         128(AX), CX
-	TESTQ        $0x00000001, CX
-	JZ           scaled
-	VBROADCASTSD 184(AX), Y4
-	VMULPD       Y4, Y0, Y0
-	VMULPD       Y4, Y1, Y1
-	VMULPD       Y4, Y2, Y2
-	VMULPD       Y4, Y3, Y3
-
-scaled:
-	MOVQ   120(AX), DX
-	CMPQ   DX, $0x08
-	JNE    partial
-	TESTQ  $0x00000008, CX
-	JNZ    partial
-	TESTQ  $0x00000002, CX
-	JZ     wholeadd
-	MOVQ   BX, DX
-	VADDPD (DX), Y0, Y0
-	VADDPD 32(DX), Y1, Y1
-	ADDQ   R9, DX
-	VADDPD (DX), Y2, Y2
-	VADDPD 32(DX), Y3, Y3
-
-wholeadd:
-	TESTQ        $0x00000004, CX
-	JZ           wholebeta
-	VBROADCASTSD 192(AX), Y4
-	MOVQ         BX, CX
-	VFMADD231PD  (CX), Y4, Y0
-	VFMADD231PD  32(CX), Y4, Y1
-	ADDQ         R9, CX
-	VFMADD231PD  (CX), Y4, Y2
-	VFMADD231PD  32(CX), Y4, Y3
-
-wholebeta:
-	MOVQ    BX, CX
-	VMOVUPD Y0, (CX)
-	VMOVUPD Y1, 32(CX)
-	ADDQ    R9, CX
-	VMOVUPD Y2, (CX)
-	VMOVUPD Y3, 32(CX)
-	JMP     stored
-
-partial:
-	MOVQ       120(AX), DX
-	LEAQ       masks<>+0(SB), R11
-	SHLQ       $0x03, DX
-	SUBQ       DX, R11
-	VMOVUPS    128(R11), Y4
-	VMOVUPS    160(R11), Y5
-	TESTQ      $0x00000002, CX
-	JZ         maskedadd
-	MOVQ       BX, DX
-	VMASKMOVPD (DX), Y4, Y6
-	VADDPD     Y6, Y0, Y0
-	VMASKMOVPD 32(DX), Y5, Y6
-	VADDPD     Y6, Y1, Y1
-	ADDQ       R9, DX
-	VMASKMOVPD (DX), Y4, Y6
-	VADDPD     Y6, Y2, Y2
-	VMASKMOVPD 32(DX), Y5, Y6
-	VADDPD     Y6, Y3, Y3
-
-maskedadd:
-	TESTQ        $0x00000004, CX
-	JZ           maskedbeta
-	VBROADCASTSD 192(AX), Y6
-	MOVQ         BX, DX
-	VMASKMOVPD   (DX), Y4, Y7
-	VFMADD231PD  Y7, Y6, Y0
-	VMASKMOVPD   32(DX), Y5, Y7
-	VFMADD231PD  Y7, Y6, Y1
-	ADDQ         R9, DX
-	VMASKMOVPD   (DX), Y4, Y7
-	VFMADD231PD  Y7, Y6, Y2
-	VMASKMOVPD   32(DX), Y5, Y7
-	VFMADD231PD  Y7, Y6, Y3
-
-maskedbeta:
-	TESTQ      $0x00000008, CX
-	JNZ        lower
-	MOVQ       BX, CX
-	VMASKMOVPD Y0, Y4, (CX)
-	VMASKMOVPD Y1, Y5, 32(CX)
-	ADDQ       R9, CX
-	VMASKMOVPD Y2, Y4, (CX)
-	VMASKMOVPD Y3, Y5, 32(CX)
-	JMP        stored
-
-lower:
-	MOVQ       120(AX), DX
-	MOVQ       16(SP), CX
-	MOVQ       $-1, R11
-	BZHIQ      DX, R11, R11
-	MOVQ       BX, DX
-	MOVQ       CX, R12
-	SHRQ       $0x10, R12
-	ANDQ       R11, R12
-	POPCNTQ    R12, R12
-	LEAQ       masks<>+0(SB), R13
-	SHLQ       $0x03, R12
-	SUBQ       R12, R13
-	VMOVUPS    128(R13), Y4
-	VMOVUPS    160(R13), Y5
-	VMASKMOVPD Y0, Y4, (DX)
-	VMASKMOVPD Y1, Y5, 32(DX)
-	LEAQ       1(CX)(CX*1), CX
-	ADDQ       R9, DX
-	MOVQ       CX, R12
-	SHRQ       $0x10, R12
-	ANDQ       R11, R12
-	POPCNTQ    R12, R12
-	LEAQ       masks<>+0(SB), R11
-	SHLQ       $0x03, R12
-	SUBQ       R12, R11
-	VMOVUPS    128(R11), Y4
-	VMOVUPS    160(R11), Y5
-	VMASKMOVPD Y2, Y4, (DX)
-	VMASKMOVPD Y3, Y5, 32(DX)
-	LEAQ       1(CX)(CX*1), CX
-	MOVQ       CX, 16(SP)
-
-stored:
-	ADDQ R9, BX
-	ADDQ R9, BX
-
-	// next tile
-	MOVQ 112(AX), CX
-	SHLQ $0x03, CX
-	ADDQ CX, 8(SP)
-	DECQ (SP)
-	JNZ  tile
-	VZEROUPPER
-	RET
-
-// func dTileByRow3x8AVX2(t *byte)
-// Requires: AVX, BMI2, CMOV, FMA3, MMX+, POPCNT
-TEXT ·dTileByRow3x8AVX2(SB), NOSPLIT, $24-8
-	MOVQ    t+0(FP), AX
-	MOVQ    104(AX), CX
-	MOVQ    CX, (SP)
-	MOVQ    (AX), CX
-	MOVQ    CX, 8(SP)
-	MOVQ    136(AX), CX
-	MOVQ    $+47, DX
-	CMPQ    CX, DX
-	CMOVQGT DX, CX
-	ADDQ    $0x11, CX
-	MOVQ    $-1, DX
-	BZHIQ   CX, DX, DX
-	MOVQ    DX, 16(SP)
-	MOVQ    48(AX), BX
-	MOVQ    152(AX), SI
-	MOVQ    72(AX), DI
-	SHLQ    $0x03, DI
-	MOVQ    80(AX), R8
-	SHLQ    $0x03, R8
-	MOVQ    88(AX), R9
-	SHLQ    $0x03, R9
-	MOVQ    176(AX), R10
-	SHLQ    $0x03, R10
-
-tile:
-	MOVQ       8(SP), CX
-	MOVQ       24(AX), DX
-	VXORPS     Y0, Y0, Y0
-	VXORPS     Y1, Y1, Y1
-	VXORPS     Y2, Y2, Y2
-	VXORPS     Y3, Y3, Y3
-	VXORPS     Y4, Y4, Y4
-	VXORPS     Y5, Y5, Y5
-	MOVQ       BX, R11
-	PREFETCHT0 (R11)
-	ADDQ       R9, R11
-	PREFETCHT0 (R11)
-	ADDQ       R9, R11
-	PREFETCHT0 (R11)
-	MOVQ       96(AX), R11
-	SHRQ       $0x01, R11
-	JZ         rest
-
-loop:
-	PREFETCHT1   (SI)
-	VMOVUPD      (DX), Y6
-	VMOVUPD      32(DX), Y7
-	VBROADCASTSD (CX), Y8
-	VFMADD231PD  Y8, Y6, Y0
-	VFMADD231PD  Y8, Y7, Y1
-	VBROADCASTSD (CX)(DI*1), Y8
-	VFMADD231PD  Y8, Y6, Y2
-	VFMADD231PD  Y8, Y7, Y3
-	VBROADCASTSD (CX)(DI*2), Y8
-	VFMADD231PD  Y8, Y6, Y4
-	VFMADD231PD  Y8, Y7, Y5
-	VMOVUPD      (DX)(R8*1), Y6
-	VMOVUPD      32(DX)(R8*1), Y7
-	VBROADCASTSD 8(CX), Y8
-	VFMADD231PD  Y8, Y6, Y0
-	VFMADD231PD  Y8, Y7, Y1
-	VBROADCASTSD 8(CX)(DI*1), Y8
-	VFMADD231PD  Y8, Y6, Y2
-	VFMADD231PD  Y8, Y7, Y3
-	VBROADCASTSD 8(CX)(DI*2), Y8
-	VFMADD231PD  Y8, Y6, Y4
-	VFMADD231PD  Y8, Y7, Y5
-	LEAQ         (DX)(R8*2), DX
-	ADDQ         $0x10, CX
-	ADDQ         R10, SI
-	DECQ         R11
-	JNZ          loop
-
-rest:
-	MOVQ         96(AX), R11
-	TESTQ        $0x00000001, R11
-	JZ           done
-	VMOVUPD      (DX), Y6
-	VMOVUPD      32(DX), Y7
-	VBROADCASTSD (CX), Y8
-	VFMADD231PD  Y8, Y6, Y0
-	VFMADD231PD  Y8, Y7, Y1
-	VBROADCASTSD (CX)(DI*1), Y8
-	VFMADD231PD  Y8, Y6, Y2
-	VFMADD231PD  Y8, Y7, Y3
-	VBROADCASTSD (CX)(DI*2), Y8
-	VFMADD231PD  Y8, Y6, Y4
-	VFMADD231PD  Y8, Y7, Y5
-
-done:
-	MOVQ         128(AX), CX
-	TESTQ        $0x00000001, CX
-	JZ           scaled
-	VBROADCASTSD 184(AX), Y6
-	VMULPD       Y6, Y0, Y0
-	VMULPD       Y6, Y1, Y1
-	VMULPD       Y6, Y2, Y2
-	VMULPD       Y6, Y3, Y3
-	VMULPD       Y6, Y4, Y4
-	VMULPD       Y6, Y5, Y5
-
-scaled:
-	MOVQ   120(AX), DX
-	CMPQ   DX, $0x08
-	JNE    partial
-	TESTQ  $0x00000008, CX
-	JNZ    partial
-	TESTQ  $0x00000002, CX
-	JZ     wholeadd
-	MOVQ   BX, DX
-	VADDPD (DX), Y0, Y0
-	VADDPD 32(DX), Y1, Y1
-	ADDQ   R9, DX
-	VADDPD (DX), Y2, Y2
-	VADDPD 32(DX), Y3, Y3
-	ADDQ   R9, DX
-	VADDPD (DX), Y4, Y4
-	VADDPD 32(DX), Y5, Y5
-
-wholeadd:
-	TESTQ        $0x00000004, CX
-	JZ           wholebeta
-	VBROADCASTSD 192(AX), Y6
-	MOVQ         BX, CX
-	VFMADD231PD  (CX), Y6, Y0
-	VFMADD231PD  32(CX), Y6, Y1
-	ADDQ         R9, CX
-	VFMADD231PD  (CX), Y6, Y2
-	VFMADD231PD  32(CX), Y6, Y3
-	ADDQ         R9, CX
-	VFMADD231PD  (CX), Y6, Y4
-	VFMADD231PD  32(CX), Y6, Y5
-
-wholebeta:
-	MOVQ    BX, CX
-	VMOVUPD Y0, (CX)
-	VMOVUPD Y1, 32(CX)
-	ADDQ    R9, CX
-	VMOVUPD Y2, (CX)
-	VMOVUPD Y3, 32(CX)
-	ADDQ    R9, CX
-	VMOVUPD Y4, (CX)
-	VMOVUPD Y5, 32(CX)
-	JMP     stored
-
-partial:
-	MOVQ       120(AX), DX
-	LEAQ       masks<>+0(SB), R11
-	SHLQ       $0x03, DX
-	SUBQ       DX, R11
-	VMOVUPS    128(R11), Y6
-	VMOVUPS    160(R11), Y7
-	TESTQ      $0x00000002, CX
-	JZ         maskedadd
-	MOVQ       BX, DX
-	VMASKMOVPD (DX), Y6, Y8
-	VADDPD     Y8, Y0, Y0
-	VMASKMOVPD 32(DX), Y7, Y8
-	VADDPD     Y8, Y1, Y1
-	ADDQ       R9, DX
-	VMASKMOVPD (DX), Y6, Y8
-	VADDPD     Y8, Y2, Y2
-	VMASKMOVPD 32(DX), Y7, Y8
-	VADDPD     Y8, Y3, Y3
-	ADDQ       R9, DX
-	VMASKMOVPD (DX), Y6, Y8
-	VADDPD     Y8, Y4, Y4
-	VMASKMOVPD 32(DX), Y7, Y8
-	VADDPD     Y8, Y5, Y5
-
-maskedadd:
-	TESTQ        $0x00000004, CX
-	JZ           maskedbeta
-	VBROADCASTSD 192(AX), Y8
-	MOVQ         BX, DX
-	VMASKMOVPD   (DX), Y6, Y9
-	VFMADD231PD  Y9, Y8, Y0
-	VMASKMOVPD   32(DX), Y7, Y9
-	VFMADD231PD  Y9, Y8, Y1
-	ADDQ         R9, DX
-	VMASKMOVPD   (DX), Y6, Y9
-	VFMADD231PD  Y9, Y8, Y2
-	VMASKMOVPD   32(DX), Y7, Y9
-	VFMADD231PD  Y9, Y8, Y3
-	ADDQ         R9, DX
-	VMASKMOVPD   (DX), Y6, Y9
-	VFMADD231PD  Y9, Y8, Y4
-	VMASKMOVPD   32(DX), Y7, Y9
-	VFMADD231PD  Y9, Y8, Y5
-
-maskedbeta:
-	TESTQ      $0x00000008, CX
-	JNZ        lower
-	MOVQ       BX, CX
-	VMASKMOVPD Y0, Y6, (CX)
-	VMASKMOVPD Y1, Y7, 32(CX)
-	ADDQ       R9, CX
-	VMASKMOVPD Y2, Y6, (CX)
-	VMASKMOVPD Y3, Y7, 32(CX)
-	ADDQ       R9, CX
-	VMASKMOVPD Y4, Y6, (CX)
-	VMASKMOVPD Y5, Y7, 32(CX)
-	JMP        stored
-
-lower:
-	MOVQ       120(AX), DX
-	MOVQ       16(SP), CX
-	MOVQ       $-1, R11
-	BZHIQ      DX, R11, R11
-	MOVQ       BX, DX
-	MOVQ       CX, R12
-	SHRQ       $0x10, R12
-	ANDQ       R11, R12
-	POPCNTQ    R12, R12
-	LEAQ       masks<>+0(SB), R13
-	SHLQ       $0x03, R12
-	SUBQ       R12, R13
-	VMOVUPS    128(R13), Y6
-	VMOVUPS    160(R13), Y7
-	VMASKMOVPD Y0, Y6, (DX)
-	VMASKMOVPD Y1, Y7, 32(DX)
-	LEAQ       1(CX)(CX*1), CX
-	ADDQ       R9, DX
-	MOVQ       CX, R12
-	SHRQ       $0x10, R12
-	ANDQ       R11, R12
-	POPCNTQ    R12, R12
-	LEAQ       masks<>+0(SB), R13
-	SHLQ       $0x03, R12
-	SUBQ       R12, R13
-	VMOVUPS    128(R13), Y6
-	VMOVUPS    160(R13), Y7
-	VMASKMOVPD Y2, Y6, (DX)
-	VMASKMOVPD Y3, Y7, 32(DX)
-	LEAQ       1(CX)(CX*1), CX
-	ADDQ       R9, DX
-	MOVQ       CX, R12
-	SHRQ       $0x10, R12
-	ANDQ       R11, R12
-	POPCNTQ    R12, R12
-	LEAQ       masks<>+0(SB), R11
-	SHLQ       $0x03, R12
-	SUBQ       R12, R11
-	VMOVUPS    128(R11), Y6
-	VMOVUPS    160(R11), Y7
-	VMASKMOVPD Y4, Y6, (DX)
-	VMASKMOVPD Y5, Y7, 32(DX)
-	LEAQ       1(CX)(CX*1), CX
-	MOVQ       CX, 16(SP)
-
-stored:
-	ADDQ R9, BX
-	ADDQ R9, BX
-	ADDQ R9, BX
-
-	// next tile
-	MOVQ 112(AX), CX
-	SHLQ $0x03, CX
-	ADDQ CX, 8(SP)
-	DECQ (SP)
-	JNZ  tile
-	VZEROUPPER
-	RET
-
-// func dTileByRow4x8AVX2(t *byte)
-// Requires: AVX, BMI2, CMOV, FMA3, MMX+, POPCNT
-TEXT ·dTileByRow4x8AVX2(SB), NOSPLIT, $24-8
-	MOVQ    t+0(FP), AX
-	MOVQ    104(AX), CX
-	MOVQ    CX, (SP)
-	MOVQ    (AX), CX
-	MOVQ    CX, 8(SP)
-	MOVQ    136(AX), CX
-	MOVQ    $+47, DX
-	CMPQ    CX, DX
-	CMOVQGT DX, CX
-	ADDQ    $0x11, CX
-	MOVQ    $-1, DX
-	BZHIQ   CX, DX, DX
-	MOVQ    DX, 16(SP)
-	MOVQ    48(AX), BX
-	MOVQ    152(AX), SI
-	MOVQ    72(AX), DI
-	SHLQ    $0x03, DI
-	MOVQ    80(AX), R8
-	SHLQ    $0x03, R8
-	MOVQ    88(AX), R9
-	SHLQ    $0x03, R9
-	MOVQ    176(AX), R10
-	SHLQ    $0x03, R10
-	LEAQ    (DI)(DI*2), R11
-
-tile:
-	MOVQ       8(SP), CX
-	MOVQ       24(AX), DX
-	VXORPS     Y0, Y0, Y0
-	VXORPS     Y1, Y1, Y1
-	VXORPS     Y2, Y2, Y2
-	VXORPS     Y3, Y3, Y3
-	VXORPS     Y4, Y4, Y4
-	VXORPS     Y5, Y5, Y5
-	VXORPS     Y6, Y6, Y6
-	VXORPS     Y7, Y7, Y7
-	MOVQ       BX, R12
-	PREFETCHT0 (R12)
-	ADDQ       R9, R12
-	PREFETCHT0 (R12)
-	ADDQ       R9, R12
-	PREFETCHT0 (R12)
-	ADDQ       R9, R12
-	PREFETCHT0 (R12)
-	MOVQ       96(AX), R12
-	SHRQ       $0x01, R12
-	JZ         rest
-
-loop:
-	PREFETCHT1   (SI)
-	VMOVUPD      (DX), Y8
-	VMOVUPD      32(DX), Y9
-	VBROADCASTSD (CX), Y10
-	VFMADD231PD  Y10, Y8, Y0
-	VFMADD231PD  Y10, Y9, Y1
-	VBROADCASTSD (CX)(DI*1), Y10
-	VFMADD231PD  Y10, Y8, Y2
-	VFMADD231PD  Y10, Y9, Y3
-	VBROADCASTSD (CX)(DI*2), Y10
-	VFMADD231PD  Y10, Y8, Y4
-	VFMADD231PD  Y10, Y9, Y5
-	VBROADCASTSD (CX)(R11*1), Y10
-	VFMADD231PD  Y10, Y8, Y6
-	VFMADD231PD  Y10, Y9, Y7
-	VMOVUPD      (DX)(R8*1), Y8
-	VMOVUPD      32(DX)(R8*1), Y9
-	VBROADCASTSD 8(CX), Y10
-	VFMADD231PD  Y10, Y8, Y0
-	VFMADD231PD  Y10, Y9, Y1
-	VBROADCASTSD 8(CX)(DI*1), Y10
-	VFMADD231PD  Y10, Y8, Y2
-	VFMADD231PD  Y10, Y9, Y3
-	VBROADCASTSD 8(CX)(DI*2), Y10
-	VFMADD231PD  Y10, Y8, Y4
-	VFMADD231PD  Y10, Y9, Y5
-	VBROADCASTSD 8(CX)(R11*1), Y10
-	VFMADD231PD  Y10, Y8, Y6
-	VFMADD231PD  Y10, Y9, Y7
-	LEAQ         (DX)(R8*2), DX
-	ADDQ         $0x10, CX
-	ADDQ         R10, SI
-	DECQ         R12
-	JNZ          loop
-
-rest:
-	MOVQ         96(AX), R12
-	TESTQ        $0x00000001, R12
-	JZ           done
-	VMOVUPD      (DX), Y8
-	VMOVUPD      32(DX), Y9
-	VBROADCASTSD (CX), Y10
-	VFMADD231PD  Y10, Y8, Y0
-	VFMADD231PD  Y10, Y9, Y1
-	VBROADCASTSD (CX)(DI*1), Y10
-	VFMADD231PD  Y10, Y8, Y2
-	VFMADD231PD  Y10, Y9, Y3
-	VBROADCASTSD (CX)(DI*2), Y10
-	VFMADD231PD  Y10, Y8, Y4
-	VFMADD231PD  Y10, Y9, Y5
-	VBROADCASTSD (CX)(R11*1), Y10
-	VFMADD231PD  Y10, Y8, Y6
-	VFMADD231PD  Y10, Y9, Y7
-
-done:
-	MOVQ         128(AX), CX
-	TESTQ        $0x00000001, CX
-	JZ           scaled
-	VBROADCASTSD 184(AX), Y8
-	VMULPD       Y8, Y0, Y0
-	VMULPD       Y8, Y1, Y1
-	VMULPD       Y8, Y2, Y2
-	VMULPD       Y8, Y3, Y3
-	VMULPD       Y8, Y4, Y4
-	VMULPD       Y8, Y5, Y5
-	VMULPD       Y8, Y6, Y6
-	VMULPD       Y8, Y7, Y7
-
-scaled:
-	MOVQ   120(AX), DX
-	CMPQ   DX, $0x08
-	JNE    partial
-	TESTQ  $0x00000008, CX
-	JNZ    partial
-	TESTQ  $0x00000002, CX
-	JZ     wholeadd
-	MOVQ   BX, DX
-	VADDPD (DX), Y0, Y0
-	VADDPD 32(DX), Y1, Y1
-	ADDQ   R9, DX
-	VADDPD (DX), Y2, Y2
-	VADDPD 32(DX), Y3, Y3
-	ADDQ   R9, DX
-	VADDPD (DX), Y4, Y4
-	VADDPD 32(DX), Y5, Y5
-	ADDQ   R9, DX
-	VADDPD (DX), Y6, Y6
-	VADDPD 32(DX), Y7, Y7
-
-wholeadd:
-	TESTQ        $0x00000004, CX
-	JZ           wholebeta
-	VBROADCASTSD 192(AX), Y8
-	MOVQ         BX, CX
-	VFMADD231PD  (CX), Y8, Y0
-	VFMADD231PD  32(CX), Y8, Y1
-	ADDQ         R9, CX
-	VFMADD231PD  (CX), Y8, Y2
-	VFMADD231PD  32(CX), Y8, Y3
-	ADDQ         R9, CX
-	VFMADD231PD  (CX), Y8, Y4
-	VFMADD231PD  32(CX), Y8, Y5
-	ADDQ         R9, CX
-	VFMADD231PD  (CX), Y8, Y6
-	VFMADD231PD  32(CX), Y8, Y7
-
-wholebeta:
-	MOVQ    BX, CX
-	VMOVUPD Y0, (CX)
-	VMOVUPD Y1, 32(CX)
-	ADDQ    R9, CX
-	VMOVUPD Y2, (CX)
-	VMOVUPD Y3, 32(CX)
-	ADDQ    R9, CX
-	VMOVUPD Y4, (CX)
-	VMOVUPD Y5, 32(CX)
-	ADDQ    R9, CX
-	VMOVUPD Y6, (CX)
-	VMOVUPD Y7, 32(CX)
-	JMP     stored
-
-partial:
-	MOVQ       120(AX), DX
-	LEAQ       masks<>+0(SB), R12
-	SHLQ       $0x03, DX
-	SUBQ       DX, R12
-	VMOVUPS    128(R12), Y8
-	VMOVUPS    160(R12), Y9
-	TESTQ      $0x00000002, CX
-	JZ         maskedadd
-	MOVQ       BX, DX
-	VMASKMOVPD (DX), Y8, Y10
-	VADDPD     Y10, Y0, Y0
-	VMASKMOVPD 32(DX), Y9, Y10
-	VADDPD     Y10, Y1, Y1
-	ADDQ       R9, DX
-	VMASKMOVPD (DX), Y8, Y10
-	VADDPD     Y10, Y2, Y2
-	VMASKMOVPD 32(DX), Y9, Y10
-	VADDPD     Y10, Y3, Y3
-	ADDQ       R9, DX
-	VMASKMOVPD (DX), Y8, Y10
-	VADDPD     Y10, Y4, Y4
-	VMASKMOVPD 32(DX), Y9, Y10
-	VADDPD     Y10, Y5, Y5
-	ADDQ       R9, DX
-	VMASKMOVPD (DX), Y8, Y10
-	VADDPD     Y10, Y6, Y6
-	VMASKMOVPD 32(DX), Y9, Y10
-	VADDPD     Y10, Y7, Y7
-
-maskedadd:
-	TESTQ        $0x00000004, CX
-	JZ           maskedbeta
-	VBROADCASTSD 192(AX), Y10
-	MOVQ         BX, DX
-	VMASKMOVPD   (DX), Y8, Y11
-	VFMADD231PD  Y11, Y10, Y0
-	VMASKMOVPD   32(DX), Y9, Y11
-	VFMADD231PD  Y11, Y10, Y1
-	ADDQ         R9, DX
-	VMASKMOVPD   (DX), Y8, Y11
-	VFMADD231PD  Y11, Y10, Y2
-	VMASKMOVPD   32(DX), Y9, Y11
-	VFMADD231PD  Y11, Y10, Y3
-	ADDQ         R9, DX
-	VMASKMOVPD   (DX), Y8, Y11
-	VFMADD231PD  Y11, Y10, Y4
-	VMASKMOVPD   32(DX), Y9, Y11
-	VFMADD231PD  Y11, Y10, Y5
-	ADDQ         R9, DX
-	VMASKMOVPD   (DX), Y8, Y11
-	VFMADD231PD  Y11, Y10, Y6
-	VMASKMOVPD   32(DX), Y9, Y11
-	VFMADD231PD  Y11, Y10, Y7
-
-maskedbeta:
-	TESTQ      $0x00000008, CX
-	JNZ        lower
-	MOVQ       BX, CX
-	VMASKMOVPD Y0, Y8, (CX)
-	VMASKMOVPD Y1, Y9, 32(CX)
-	ADDQ       R9, CX
-	VMASKMOVPD Y2, Y8, (CX)
-	VMASKMOVPD Y3, Y9, 32(CX)
-	ADDQ       R9, CX
-	VMASKMOVPD Y4, Y8, (CX)
-	VMASKMOVPD Y5, Y9, 32(CX)
-	ADDQ       R9, CX
-	VMASKMOVPD Y6, Y8, (CX)
-	VMASKMOVPD Y7, Y9, 32(CX)
-	JMP        stored
-
-lower:
-	MOVQ       120(AX), DX
-	MOVQ       16(SP), CX
-	MOVQ       $-1, R12
-	BZHIQ      DX, R12, R12
-	MOVQ       BX, DX
-	MOVQ       CX, R13
-	SHRQ       $0x10, R13
-	ANDQ       R12, R13
-	POPCNTQ    R13, R13
-	LEAQ       masks<>+0(SB), R14
-	SHLQ       $0x03, R13
-	SUBQ       R13, R14
-	VMOVUPS    128(R14), Y8
-	VMOVUPS    160(R14), Y9
-	VMASKMOVPD Y0, Y8, (DX)
-	VMASKMOVPD Y1, Y9, 32(DX)
-	LEAQ       1(CX)(CX*1), CX
-	ADDQ       R9, DX
-	MOVQ       CX, R13
-	SHRQ       $0x10, R13
-	ANDQ       R12, R13
-	POPCNTQ    R13, R13
-	LEAQ       masks<>+0(SB), R14
-	SHLQ       $0x03, R13
-	SUBQ       R13, R14
-	VMOVUPS    128(R14), Y8
-	VMOVUPS    160(R14), Y9
-	VMASKMOVPD Y2, Y8, (DX)
-	VMASKMOVPD Y3, Y9, 32(DX)
-	LEAQ       1(CX)(CX*1), CX
-	ADDQ       R9, DX
-	MOVQ       CX, R13
-	SHRQ       $0x10, R13
-	ANDQ       R12, R13
-	POPCNTQ    R13, R13
-	LEAQ       masks<>+0(SB), R14
-	SHLQ       $0x03, R13
-	SUBQ       R13, R14
-	VMOVUPS    128(R14), Y8
-	VMOVUPS    160(R14), Y9
-	VMASKMOVPD Y4, Y8, (DX)
-	VMASKMOVPD Y5, Y9, 32(DX)
-	LEAQ       1(CX)(CX*1), CX
-	ADDQ       R9, DX
-	MOVQ       CX, R13
-	SHRQ       $0x10, R13
-	ANDQ       R12, R13
-	POPCNTQ    R13, R13
-	LEAQ       masks<>+0(SB), R12
-	SHLQ       $0x03, R13
-	SUBQ       R13, R12
-	VMOVUPS    128(R12), Y8
-	VMOVUPS    160(R12), Y9
-	VMASKMOVPD Y6, Y8, (DX)
-	VMASKMOVPD Y7, Y9, 32(DX)
-	LEAQ       1(CX)(CX*1), CX
-	MOVQ       CX, 16(SP)
-
-stored:
-	ADDQ R9, BX
-	ADDQ R9, BX
-	ADDQ R9, BX
-	ADDQ R9, BX
-
-	// next tile
-	MOVQ 112(AX), CX
-	SHLQ $0x03, CX
-	ADDQ CX, 8(SP)
-	DECQ (SP)
-	JNZ  tile
-	VZEROUPPER
-	RET
-
-// func dTileByRow5x8AVX2(t *byte)
-// Requires: AVX, BMI2, CMOV, FMA3, MMX+, POPCNT
-TEXT ·dTileByRow5x8AVX2(SB), NOSPLIT, $24-8
-	MOVQ    t+0(FP), AX
-	MOVQ    104(AX), CX
-	MOVQ    CX, (SP)
-	MOVQ    (AX), CX
-	MOVQ    CX, 8(SP)
-	MOVQ    136(AX), CX
-	MOVQ    $+47, DX
-	CMPQ    CX, DX
-	CMOVQGT DX, CX
-	ADDQ    $0x11, CX
-	MOVQ    $-1, DX
-	BZHIQ   CX, DX, DX
-	MOVQ    DX, 16(SP)
-	MOVQ    48(AX), BX
-	MOVQ    152(AX), SI
-	MOVQ    72(AX), DI
-	SHLQ    $0x03, DI
-	MOVQ    80(AX), R8
-	SHLQ    $0x03, R8
-	MOVQ    88(AX), R9
-	SHLQ    $0x03, R9
-	MOVQ    176(AX), R10
-	SHLQ    $0x03, R10
-	LEAQ    (DI)(DI*2), R11
-
-tile:
-	MOVQ       8(SP), CX
-	MOVQ       24(AX), DX
-	VXORPS     Y0, Y0, Y0
-	VXORPS     Y1, Y1, Y1
-	VXORPS     Y2, Y2, Y2
-	VXORPS     Y3, Y3, Y3
-	VXORPS     Y4, Y4, Y4
-	VXORPS     Y5, Y5, Y5
-	VXORPS     Y6, Y6, Y6
-	VXORPS     Y7, Y7, Y7
-	VXORPS     Y8, Y8, Y8
-	VXORPS     Y9, Y9, Y9
-	MOVQ       BX, R12
-	PREFETCHT0 (R12)
-	ADDQ       R9, R12
-	PREFETCHT0 (R12)
-	ADDQ       R9, R12
-	PREFETCHT0 (R12)
-	ADDQ       R9, R12
-	PREFETCHT0 (R12)
-	ADDQ       R9, R12
-	PREFETCHT0 (R12)
-	MOVQ       96(AX), R12
-	SHRQ       $0x01, R12
-	JZ         rest
-
-loop:
-	PREFETCHT1   (SI)
-	VMOVUPD      (DX), Y10
-	VMOVUPD      32(DX), Y11
-	VBROADCASTSD (CX), Y12
-	VFMADD231PD  Y12, Y10, Y0
-	VFMADD231PD  Y12, Y11, Y1
-	VBROADCASTSD (CX)(DI*1), Y12
-	VFMADD231PD  Y12, Y10, Y2
-	VFMADD231PD  Y12, Y11, Y3
-	VBROADCASTSD (CX)(DI*2), Y12
-	VFMADD231PD  Y12, Y10, Y4
-	VFMADD231PD  Y12, Y11, Y5
-	VBROADCASTSD (CX)(R11*1), Y12
-	VFMADD231PD  Y12, Y10, Y6
-	VFMADD231PD  Y12, Y11, Y7
-	VBROADCASTSD (CX)(DI*4), Y12
-	VFMADD231PD  Y12, Y10, Y8
-	VFMADD231PD  Y12, Y11, Y9
-	VMOVUPD      (DX)(R8*1), Y10
-	VMOVUPD      32(DX)(R8*1), Y11
-	VBROADCASTSD 8(CX), Y12
-	VFMADD231PD  Y12, Y10, Y0
-	VFMADD231PD  Y12, Y11, Y1
-	VBROADCASTSD 8(CX)(DI*1), Y12
-	VFMADD231PD  Y12, Y10, Y2
-	VFMADD231PD  Y12, Y11, Y3
-	VBROADCASTSD 8(CX)(DI*2), Y12
-	VFMADD231PD  Y12, Y10, Y4
-	VFMADD231PD  Y12, Y11, Y5
-	VBROADCASTSD 8(CX)(R11*1), Y12
-	VFMADD231PD  Y12, Y10, Y6
-	VFMADD231PD  Y12, Y11, Y7
-	VBROADCASTSD 8(CX)(DI*4), Y12
-	VFMADD231PD  Y12, Y10, Y8
-	VFMADD231PD  Y12, Y11, Y9
-	LEAQ         (DX)(R8*2), DX
-	ADDQ         $0x10, CX
-	ADDQ         R10, SI
-	DECQ         R12
-	JNZ          loop
-
-rest:
-	MOVQ         96(AX), R12
-	TESTQ        $0x00000001, R12
-	JZ           done
-	VMOVUPD      (DX), Y10
-	VMOVUPD      32(DX), Y11
-	VBROADCASTSD (CX), Y12
-	VFMADD231PD  Y12, Y10, Y0
-	VFMADD231PD  Y12, Y11, Y1
-	VBROADCASTSD (CX)(DI*1), Y12
-	VFMADD231PD  Y12, Y10, Y2
-	VFMADD231PD  Y12, Y11, Y3
-	VBROADCASTSD (CX)(DI*2), Y12
-	VFMADD231PD  Y12, Y10, Y4
-	VFMADD231PD  Y12, Y11, Y5
-	VBROADCASTSD (CX)(R11*1), Y12
-	VFMADD231PD  Y12, Y10, Y6
-	VFMADD231PD  Y12, Y11, Y7
-	VBROADCASTSD (CX)(DI*4), Y12
-	VFMADD231PD  Y12, Y10, Y8
-	VFMADD231PD  Y12, Y11, Y9
-
-done:
-	MOVQ         128(AX), CX
-	TESTQ        $0x00000001, CX
-	JZ           scaled
-	VBROADCASTSD 184(AX), Y10
-	VMULPD       Y10, Y0, Y0
-	VMULPD       Y10, Y1, Y1
-	VMULPD       Y10, Y2, Y2
-	VMULPD       Y10, Y3, Y3
-	VMULPD       Y10, Y4, Y4
-	VMULPD       Y10, Y5, Y5
-	VMULPD       Y10, Y6, Y6
-	VMULPD       Y10, Y7, Y7
-	VMULPD       Y10, Y8, Y8
-	VMULPD       Y10, Y9, Y9
-
-scaled:
-	MOVQ   120(AX), DX
-	CMPQ   DX, $0x08
-	JNE    partial
-	TESTQ  $0x00000008, CX
-	JNZ    partial
-	TESTQ  $0x00000002, CX
-	JZ     wholeadd
-	MOVQ   BX, DX
-	VADDPD (DX), Y0, Y0
-	VADDPD 32(DX), Y1, Y1
-	ADDQ   R9, DX
-	VADDPD (DX), Y2, Y2
-	VADDPD 32(DX), Y3, Y3
-	ADDQ   R9, DX
-	VADDPD (DX), Y4, Y4
-	VADDPD 32(DX), Y5, Y5
-	ADDQ   R9, DX
-	VADDPD (DX), Y6, Y6
-	VADDPD 32(DX), Y7, Y7
-	ADDQ   R9, DX
-	VADDPD (DX), Y8, Y8
-	VADDPD 32(DX), Y9, Y9
-
-wholeadd:
-	TESTQ        $0x00000004, CX
-	JZ           wholebeta
-	VBROADCASTSD 192(AX), Y10
-	MOVQ         BX, CX
-	VFMADD231PD  (CX), Y10, Y0
-	VFMADD231PD  32(CX), Y10, Y1
-	ADDQ         R9, CX
-	VFMADD231PD  (CX), Y10, Y2
-	VFMADD231PD  32(CX), Y10, Y3
-	ADDQ         R9, CX
-	VFMADD231PD  (CX), Y10, Y4
-	VFMADD231PD  32(CX), Y10, Y5
-	ADDQ         R9, CX
-	VFMADD231PD  (CX), Y10, Y6
-	VFMADD231PD  32(CX), Y10, Y7
-	ADDQ         R9, CX
-	VFMADD231PD  (CX), Y10, Y8
-	VFMADD231PD  32(CX), Y10, Y9
-
-wholebeta:
-	MOVQ    BX, CX
-	VMOVUPD Y0, (CX)
-	VMOVUPD Y1, 32(CX)
-	ADDQ    R9, CX
-	VMOVUPD Y2, (CX)
-	VMOVUPD Y3, 32(CX)
-	ADDQ    R9, CX
-	VMOVUPD Y4, (CX)
-	VMOVUPD Y5, 32(CX)
-	ADDQ    R9, CX
-	VMOVUPD Y6, (CX)
-	VMOVUPD Y7, 32(CX)
-	ADDQ    R9, CX
-	VMOVUPD Y8, (CX)
-	VMOVUPD Y9, 32(CX)
-	JMP     stored
-
-partial:
-	MOVQ       120(AX), DX
-	LEAQ       masks<>+0(SB), R12
-	SHLQ       $0x03, DX
-	SUBQ       DX, R12
-	VMOVUPS    128(R12), Y10
-	VMOVUPS    160(R12), Y11
-	TESTQ      $0x00000002, CX
-	JZ         maskedadd
-	MOVQ       BX, DX
-	VMASKMOVPD (DX), Y10, Y12
-	VADDPD     Y12, Y0, Y0
-	VMASKMOVPD 32(DX), Y11, Y12
-	VADDPD     Y12, Y1, Y1
-	ADDQ       R9, DX
-	VMASKMOVPD (DX), Y10, Y12
-	VADDPD     Y12, Y2, Y2
-	VMASKMOVPD 32(DX), Y11, Y12
-	VADDPD     Y12, Y3, Y3
-	ADDQ       R9, DX
-	VMASKMOVPD (DX), Y10, Y12
-	VADDPD     Y12, Y4, Y4
-	VMASKMOVPD 32(DX), Y11, Y12
-	VADDPD     Y12, Y5, Y5
-	ADDQ       R9, DX
-	VMASKMOVPD (DX), Y10, Y12
-	VADDPD     Y12, Y6, Y6
-	VMASKMOVPD 32(DX), Y11, Y12
-	VADDPD     Y12, Y7, Y7
-	ADDQ       R9, DX
-	VMASKMOVPD (DX), Y10, Y12
-	VADDPD     Y12, Y8, Y8
-	VMASKMOVPD 32(DX), Y11, Y12
-	VADDPD     Y12, Y9, Y9
-
-maskedadd:
-	TESTQ        $0x00000004, CX
-	JZ           maskedbeta
-	VBROADCASTSD 192(AX), Y12
-	MOVQ         BX, DX
-	VMASKMOVPD   (DX), Y10, Y13
-	VFMADD231PD  Y13, Y12, Y0
-	VMASKMOVPD   32(DX), Y11, Y13
-	VFMADD231PD  Y13, Y12, Y1
-	ADDQ         R9, DX
-	VMASKMOVPD   (DX), Y10, Y13
-	VFMADD231PD  Y13, Y12, Y2
-	VMASKMOVPD   32(DX), Y11, Y13
-	VFMADD231PD  Y13, Y12, Y3
-	ADDQ         R9, DX
-	VMASKMOVPD   (DX), Y10, Y13
-	VFMADD231PD  Y13, Y12, Y4
-	VMASKMOVPD   32(DX), Y11, Y13
-	VFMADD231PD  Y13, Y12, Y5
-	ADDQ         R9, DX
-	VMASKMOVPD   (DX), Y10, Y13
-	VFMADD231PD  Y13, Y12, Y6
-	VMASKMOVPD   32(DX), Y11, Y13
-	VFMADD231PD  Y13, Y12, Y7
-	ADDQ         R9, DX
-	VMASKMOVPD   (DX), Y10, Y13
-	VFMADD231PD  Y13, Y12, Y8
-	VMASKMOVPD   32(DX), Y11, Y13
-	VFMADD231PD  Y13, Y12, Y9
-
-maskedbeta:
-	TESTQ      $0x00000008, CX
-	JNZ        lower
-	MOVQ       BX, CX
-	VMASKMOVPD Y0, Y10, (CX)
-	VMASKMOVPD Y1, Y11, 32(CX)
-	ADDQ       R9, CX
-	VMASKMOVPD Y2, Y10, (CX)
-	VMASKMOVPD Y3, Y11, 32(CX)
-	ADDQ       R9, CX
-	VMASKMOVPD Y4, Y10, (CX)
-	VMASKMOVPD Y5, Y11, 32(CX)
-	ADDQ       R9, CX
-	VMASKMOVPD Y6, Y10, (CX)
-	VMASKMOVPD Y7, Y11, 32(CX)
-	ADDQ       R9, CX
-	VMASKMOVPD Y8, Y10, (CX)
-	VMASKMOVPD Y9, Y11, 32(CX)
-	JMP        stored
-
-lower:
-	MOVQ       120(AX), DX
-	MOVQ       16(SP), CX
-	MOVQ       $-1, R12
-	BZHIQ      DX, R12, R12
-	MOVQ       BX, DX
-	MOVQ       CX, R13
-	SHRQ       $0x10, R13
-	ANDQ       R12, R13
-	POPCNTQ    R13, R13
-	LEAQ       masks<>+0(SB), R14
-	SHLQ       $0x03, R13
-	SUBQ       R13, R14
-	VMOVUPS    128(R14), Y10
-	VMOVUPS    160(R14), Y11
-	VMASKMOVPD Y0, Y10, (DX)
-	VMASKMOVPD Y1, Y11, 32(DX)
-	LEAQ       1(CX)(CX*1), CX
-	ADDQ       R9, DX
-	MOVQ       CX, R13
-	SHRQ       $0x10, R13
-	ANDQ       R12, R13
-	POPCNTQ    R13, R13
-	LEAQ       masks<>+0(SB), R14
-	SHLQ       $0x03, R13
-	SUBQ       R13, R14
-	VMOVUPS    128(R14), Y10
-	VMOVUPS    160(R14), Y11
-	VMASKMOVPD Y2, Y10, (DX)
-	VMASKMOVPD Y3, Y11, 32(DX)
-	LEAQ       1(CX)(CX*1), CX
-	ADDQ       R9, DX
-	MOVQ       CX, R13
-	SHRQ       $0x10, R13
-	ANDQ       R12, R13
-	POPCNTQ    R13, R13
-	LEAQ       masks<>+0(SB), R14
-	SHLQ       $0x03, R13
-	SUBQ       R13, R14
-	VMOVUPS    128(R14), Y10
-	VMOVUPS    160(R14), Y11
-	VMASKMOVPD Y4, Y10, (DX)
-	VMASKMOVPD Y5, Y11, 32(DX)
-	LEAQ       1(CX)(CX*1), CX
-	ADDQ       R9, DX
-	MOVQ       CX, R13
-	SHRQ       $0x10, R13
-	ANDQ       R12, R13
-	POPCNTQ    R13, R13
-	LEAQ       masks<>+0(SB), R14
-	SHLQ       $0x03, R13
-	SUBQ       R13, R14
-	VMOVUPS    128(R14), Y10
-	VMOVUPS    160(R14), Y11
-	VMASKMOVPD Y6, Y10, (DX)
-	VMASKMOVPD Y7, Y11, 32(DX)
-	LEAQ       1(CX)(CX*1), CX
-	ADDQ       R9, DX
-	MOVQ       CX, R13
-	SHRQ       $0x10, R13
-	ANDQ       R12, R13
-	POPCNTQ    R13, R13
-	LEAQ       masks<>+0(SB), R12
-	SHLQ       $0x03, R13
-	SUBQ       R13, R12
-	VMOVUPS    128(R12), Y10
-	VMOVUPS    160(R12), Y11
-	VMASKMOVPD Y8, Y10, (DX)
-	VMASKMOVPD Y9, Y11, 32(DX)
-	LEAQ       1(CX)(CX*1), CX
-	MOVQ       CX, 16(SP)
-
-stored:
-	ADDQ R9, BX
-	ADDQ R9, BX
-	ADDQ R9, BX
-	ADDQ R9, BX
-	ADDQ R9, BX
-
-	// next tile
-	MOVQ 112(AX), CX
-	SHLQ $0x03, CX
-	ADDQ CX, 8(SP)
-	DECQ (SP)
-	JNZ  tile
-	VZEROUPPER
-	RET
-
-// func dTileByRow6x8AVX2(t *byte)
-// Requires: AVX, BMI2, CMOV, FMA3, MMX+, POPCNT
-TEXT ·dTileByRow6x8AVX2(SB), NOSPLIT, $24-8
-	MOVQ    t+0(FP), AX
-	MOVQ    104(AX), CX
-	MOVQ    CX, (SP)
-	MOVQ    (AX), CX
-	MOVQ    CX, 8(SP)
-	MOVQ    136(AX), CX
-	MOVQ    $+47, DX
-	CMPQ    CX, DX
-	CMOVQGT DX, CX
-	ADDQ    $0x11, CX
-	MOVQ    $-1, DX
-	BZHIQ   CX, DX, DX
-	MOVQ    DX, 16(SP)
-	MOVQ    48(AX), BX
-	MOVQ    152(AX), SI
-	MOVQ    72(AX), DI
-	SHLQ    $0x03, DI
-	MOVQ    80(AX), R8
-	SHLQ    $0x03, R8
-	MOVQ    88(AX), R9
-	SHLQ    $0x03, R9
-	MOVQ    176(AX), R10
-	SHLQ    $0x03, R10
-	LEAQ    (DI)(DI*2), R11
-
-tile:
-	MOVQ       8(SP), CX
-	MOVQ       24(AX), DX
-	LEAQ       (CX)(DI*4), R12
-	ADDQ       DI, R12
-	VXORPS     Y0, Y0, Y0
-	VXORPS     Y1, Y1, Y1
-	VXORPS     Y2, Y2, Y2
-	VXORPS     Y3, Y3, Y3
-	VXORPS     Y4, Y4, Y4
-	VXORPS     Y5, Y5, Y5
-	VXORPS     Y6, Y6, Y6
-	VXORPS     Y7, Y7, Y7
-	VXORPS     Y8, Y8, Y8
-	VXORPS     Y9, Y9, Y9
-	VXORPS     Y10, Y10, Y10
-	VXORPS     Y11, Y11, Y11
-	MOVQ       BX, R13
-	PREFETCHT0 (R13)
-	ADDQ       R9, R13
-	PREFETCHT0 (R13)
-	ADDQ       R9, R13
-	PREFETCHT0 (R13)
-	ADDQ       R9, R13
-	PREFETCHT0 (R13)
-	ADDQ       R9, R13
-	PREFETCHT0 (R13)
-	ADDQ       R9, R13
-	PREFETCHT0 (R13)
-	MOVQ       96(AX), R13
-	SHRQ       $0x01, R13
-	JZ         rest
-
-loop:
-	PREFETCHT1   (SI)
-	VMOVUPD      (DX), Y12
-	VMOVUPD      32(DX), Y13
-	VBROADCASTSD (CX), Y14
-	VFMADD231PD  Y14, Y12, Y0
-	VFMADD231PD  Y14, Y13, Y1
-	VBROADCASTSD (CX)(DI*1), Y14
-	VFMADD231PD  Y14, Y12, Y2
-	VFMADD231PD  Y14, Y13, Y3
-	VBROADCASTSD (CX)(DI*2), Y14
-	VFMADD231PD  Y14, Y12, Y4
-	VFMADD231PD  Y14, Y13, Y5
-	VBROADCASTSD (CX)(R11*1), Y14
-	VFMADD231PD  Y14, Y12, Y6
-	VFMADD231PD  Y14, Y13, Y7
-	VBROADCASTSD (CX)(DI*4), Y14
-	VFMADD231PD  Y14, Y12, Y8
-	VFMADD231PD  Y14, Y13, Y9
-	VBROADCASTSD (R12), Y14
-	VFMADD231PD  Y14, Y12, Y10
-	VFMADD231PD  Y14, Y13, Y11
-	VMOVUPD      (DX)(R8*1), Y12
-	VMOVUPD      32(DX)(R8*1), Y13
-	VBROADCASTSD 8(CX), Y14
-	VFMADD231PD  Y14, Y12, Y0
-	VFMADD231PD  Y14, Y13, Y1
-	VBROADCASTSD 8(CX)(DI*1), Y14
-	VFMADD231PD  Y14, Y12, Y2
-	VFMADD231PD  Y14, Y13, Y3
-	VBROADCASTSD 8(CX)(DI*2), Y14
-	VFMADD231PD  Y14, Y12, Y4
-	VFMADD231PD  Y14, Y13, Y5
-	VBROADCASTSD 8(CX)(R11*1), Y14
-	VFMADD231PD  Y14, Y12, Y6
-	VFMADD231PD  Y14, Y13, Y7
-	VBROADCASTSD 8(CX)(DI*4), Y14
-	VFMADD231PD  Y14, Y12, Y8
-	VFMADD231PD  Y14, Y13, Y9
-	VBROADCASTSD 8(R12), Y14
-	VFMADD231PD  Y14, Y12, Y10
-	VFMADD231PD  Y14, Y13, Y11
-	LEAQ         (DX)(R8*2), DX
-	ADDQ         $0x10, CX
-	ADDQ         $0x10, R12
-	ADDQ         R10, SI
-	DECQ         R13
-	JNZ          loop
-
-rest:
-	MOVQ         96(AX), R13
-	TESTQ        $0x00000001, R13
-	JZ           done
-	VMOVUPD      (DX), Y12
-	VMOVUPD      32(DX), Y13
-	VBROADCASTSD (CX), Y14
-	VFMADD231PD  Y14, Y12, Y0
-	VFMADD231PD  Y14, Y13, Y1
-	VBROADCASTSD (CX)(DI*1), Y14
-	VFMADD231PD  Y14, Y12, Y2
-	VFMADD231PD  Y14, Y13, Y3
-	VBROADCASTSD (CX)(DI*2), Y14
-	VFMADD231PD  Y14, Y12, Y4
-	VFMADD231PD  Y14, Y13, Y5
-	VBROADCASTSD (CX)(R11*1), Y14
-	VFMADD231PD  Y14, Y12, Y6
-	VFMADD231PD  Y14, Y13, Y7
-	VBROADCASTSD (CX)(DI*4), Y14
-	VFMADD231PD  Y14, Y12, Y8
-	VFMADD231PD  Y14, Y13, Y9
-	VBROADCASTSD (R12), Y14
-	VFMADD231PD  Y14, Y12, Y10
-	VFMADD231PD  Y14, Y13, Y11
-
-done:
-	MOVQ         128(AX), CX
-	TESTQ        $0x00000001, CX
-	JZ           scaled
-	VBROADCASTSD 184(AX), Y12
-	VMULPD       Y12, Y0, Y0
-	VMULPD       Y12, Y1, Y1
-	VMULPD       Y12, Y2, Y2
-	VMULPD       Y12, Y3, Y3
-	VMULPD       Y12, Y4, Y4
-	VMULPD       Y12, Y5, Y5
-	VMULPD       Y12, Y6, Y6
-	VMULPD       Y12, Y7, Y7
-	VMULPD       Y12, Y8, Y8
-	VMULPD       Y12, Y9, Y9
-	VMULPD       Y12, Y10, Y10
-	VMULPD       Y12, Y11, Y11
-
-scaled:
-	MOVQ   120(AX), DX
-	CMPQ   DX, $0x08
-	JNE    partial
-	TESTQ  $0x00000008, CX
-	JNZ    partial
-	TESTQ  $0x00000002, CX
-	JZ     wholeadd
-	MOVQ   BX, DX
-	VADDPD (DX), Y0, Y0
-	VADDPD 32(DX), Y1, Y1
-	ADDQ   R9, DX
-	VADDPD (DX), Y2, Y2
-	VADDPD 32(DX), Y3, Y3
-	ADDQ   R9, DX
-	VADDPD (DX), Y4, Y4
-	VADDPD 32(DX), Y5, Y5
-	ADDQ   R9, DX
-	VADDPD (DX), Y6, Y6
-	VADDPD 32(DX), Y7, Y7
-	ADDQ   R9, DX
-	VADDPD (DX), Y8, Y8
-	VADDPD 32(DX), Y9, Y9
-	ADDQ   R9, DX
-	VADDPD (DX), Y10, Y10
-	VADDPD 32(DX), Y11, Y11
-
-wholeadd:
-	TESTQ        $0x00000004, CX
-	JZ           wholebeta
-	VBROADCASTSD 192(AX), Y12
-	MOVQ         BX, CX
-	VFMADD231PD  (CX), Y12, Y0
-	VFMADD231PD  32(CX), Y12, Y1
-	ADDQ         R9, CX
-	VFMADD231PD  (CX), Y12, Y2
-	VFMADD231PD  32(CX), Y12, Y3
-	ADDQ         R9, CX
-	VFMADD231PD  (CX), Y12, Y4
-	VFMADD231PD  32(CX), Y12, Y5
-	ADDQ         R9, CX
-	VFMADD231PD  (CX), Y12, Y6
-	VFMADD231PD  32(CX), Y12, Y7
-	ADDQ         R9, CX
-	VFMADD231PD  (CX), Y12, Y8
-	VFMADD231PD  32(CX), Y12, Y9
-	ADDQ         R9, CX
-	VFMADD231PD  (CX), Y12, Y10
-	VFMADD231PD  32(CX), Y12, Y11
-
-wholebeta:
-	MOVQ    BX, CX
-	VMOVUPD Y0, (CX)
-	VMOVUPD Y1, 32(CX)
-	ADDQ    R9, CX
-	VMOVUPD Y2, (CX)
-	VMOVUPD Y3, 32(CX)
-	ADDQ    R9, CX
-	VMOVUPD Y4, (CX)
-	VMOVUPD Y5, 32(CX)
-	ADDQ    R9, CX
-	VMOVUPD Y6, (CX)
-	VMOVUPD Y7, 32(CX)
-	ADDQ    R9, CX
-	VMOVUPD Y8, (CX)
-	VMOVUPD Y9, 32(CX)
-	ADDQ    R9, CX
-	VMOVUPD Y10, (CX)
-	VMOVUPD Y11, 32(CX)
-	JMP     stored
-
-partial:
-	MOVQ       120(AX), DX
-	LEAQ       masks<>+0(SB), R12
-	SHLQ       $0x03, DX
-	SUBQ       DX, R12
-	VMOVUPS    128(R12), Y12
-	VMOVUPS    160(R12), Y13
-	TESTQ      $0x00000002, CX
-	JZ         maskedadd
-	MOVQ       BX, DX
-	VMASKMOVPD (DX), Y12, Y14
-	VADDPD     Y14, Y0, Y0
-	VMASKMOVPD 32(DX), Y13, Y14
-	VADDPD     Y14, Y1, Y1
-	ADDQ       R9, DX
-	VMASKMOVPD (DX), Y12, Y14
-	VADDPD     Y14, Y2, Y2
-	VMASKMOVPD 32(DX), Y13, Y14
-	VADDPD     Y14, Y3, Y3
-	ADDQ       R9, DX
-	VMASKMOVPD (DX), Y12, Y14
-	VADDPD     Y14, Y4, Y4
-	VMASKMOVPD 32(DX), Y13, Y14
-	VADDPD     Y14, Y5, Y5
-	ADDQ       R9, DX
-	VMASKMOVPD (DX), Y12, Y14
-	VADDPD     Y14, Y6, Y6
-	VMASKMOVPD 32(DX), Y13, Y14
-	VADDPD     Y14, Y7, Y7
-	ADDQ       R9, DX
-	VMASKMOVPD (DX), Y12, Y14
-	VADDPD     Y14, Y8, Y8
-	VMASKMOVPD 32(DX), Y13, Y14
-	VADDPD     Y14, Y9, Y9
-	ADDQ       R9, DX
-	VMASKMOVPD (DX), Y12, Y14
-	VADDPD     Y14, Y10, Y10
-	VMASKMOVPD 32(DX), Y13, Y14
-	VADDPD     Y14, Y11, Y11
-
-maskedadd:
-	TESTQ        $0x00000004, CX
-	JZ           maskedbeta
-	VBROADCASTSD 192(AX), Y14
-	MOVQ         BX, DX
-	VMASKMOVPD   (DX), Y12, Y15
-	VFMADD231PD  Y15, Y14, Y0
-	VMASKMOVPD   32(DX), Y13, Y15
-	VFMADD231PD  Y15, Y14, Y1
-	ADDQ         R9, DX
-	VMASKMOVPD   (DX), Y12, Y15
-	VFMADD231PD  Y15, Y14, Y2
-	VMASKMOVPD   32(DX), Y13, Y15
-	VFMADD231PD  Y15, Y14, Y3
-	ADDQ         R9, DX
-	VMASKMOVPD   (DX), Y12, Y15
-	VFMADD231PD  Y15, Y14, Y4
-	VMASKMOVPD   32(DX), Y13, Y15
-	VFMADD231PD  Y15, Y14, Y5
-	ADDQ         R9, DX
-	VMASKMOVPD   (DX), Y12, Y15
-	VFMADD231PD  Y15, Y14, Y6
-	VMASKMOVPD   32(DX), Y13, Y15
-	VFMADD231PD  Y15, Y14, Y7
-	ADDQ         R9, DX
-	VMASKMOVPD   (DX), Y12, Y15
-	VFMADD231PD  Y15, Y14, Y8
-	VMASKMOVPD   32(DX), Y13, Y15
-	VFMADD231PD  Y15, Y14, Y9
-	ADDQ         R9, DX
-	VMASKMOVPD   (DX), Y12, Y15
-	VFMADD231PD  Y15, Y14, Y10
-	VMASKMOVPD   32(DX), Y13, Y15
-	VFMADD231PD  Y15, Y14, Y11
-
-maskedbeta:
-	TESTQ      $0x00000008, CX
-	JNZ        lower
-	MOVQ       BX, CX
-	VMASKMOVPD Y0, Y12, (CX)
-	VMASKMOVPD Y1, Y13, 32(CX)
-	ADDQ       R9, CX
-	VMASKMOVPD Y2, Y12, (CX)
-	VMASKMOVPD Y3, Y13, 32(CX)
-	ADDQ       R9, CX
-	VMASKMOVPD Y4, Y12, (CX)
-	VMASKMOVPD Y5, Y13, 32(CX)
-	ADDQ       R9, CX
-	VMASKMOVPD Y6, Y12, (CX)
-	VMASKMOVPD Y7, Y13, 32(CX)
-	ADDQ       R9, CX
-	VMASKMOVPD Y8, Y12, (CX)
-	VMASKMOVPD Y9, Y13, 32(CX)
-	ADDQ       R9, CX
-	VMASKMOVPD Y10, Y12, (CX)
-	VMASKMOVPD Y11, Y13, 32(CX)
-	JMP        stored
-
-lower:
-	MOVQ       120(AX), DX
-	MOVQ       16(SP), CX
-	MOVQ       $-1, R12
-	BZHIQ      DX, R12, R12
-	MOVQ       BX, DX
-	MOVQ       CX, R13
-	SHRQ       $0x10, R13
-	ANDQ       R12, R13
-	POPCNTQ    R13, R13
-	LEAQ       masks<>+0(SB), R14
-	SHLQ       $0x03, R13
-	SUBQ       R13, R14
-	VMOVUPS    128(R14), Y12
-	VMOVUPS    160(R14), Y13
-	VMASKMOVPD Y0, Y12, (DX)
-	VMASKMOVPD Y1, Y13, 32(DX)
-	LEAQ       1(CX)(CX*1), CX
-	ADDQ       R9, DX
-	MOVQ       CX, R13
-	SHRQ       $0x10, R13
-	ANDQ       R12, R13
-	POPCNTQ    R13, R13
-	LEAQ       masks<>+0(SB), R14
-	SHLQ       $0x03, R13
-	SUBQ       R13, R14
-	VMOVUPS    128(R14), Y12
-	VMOVUPS    160(R14), Y13
-	VMASKMOVPD Y2, Y12, (DX)
-	VMASKMOVPD Y3, Y13, 32(DX)
-	LEAQ       1(CX)(CX*1), CX
-	ADDQ       R9, DX
-	MOVQ       CX, R13
-	SHRQ       $0x10, R13
-	ANDQ       R12, R13
-	POPCNTQ    R13, R13
-	LEAQ       masks<>+0(SB), R14
-	SHLQ       $0x03, R13
-	SUBQ       R13, R14
-	VMOVUPS    128(R14), Y12
-	VMOVUPS    160(R14), Y13
-	VMASKMOVPD Y4, Y12, (DX)
-	VMASKMOVPD Y5, Y13, 32(DX)
-	LEAQ       1(CX)(CX*1), CX
-	ADDQ       R9, DX
-	MOVQ       CX, R13
-	SHRQ       $0x10, R13
-	ANDQ       R12, R13
-	POPCNTQ    R13, R13
-	LEAQ       masks<>+0(SB), R14
-	SHLQ       $0x03, R13
-	SUBQ       R13, R14
-	VMOVUPS    128(R14), Y12
-	VMOVUPS    160(R14), Y13
-	VMASKMOVPD Y6, Y12, (DX)
-	VMASKMOVPD Y7, Y13, 32(DX)
-	LEAQ       1(CX)(CX*1), CX
-	ADDQ       R9, DX
-	MOVQ       CX, R13
-	SHRQ       $0x10, R13
-	ANDQ       R12, R13
-	POPCNTQ    R13, R13
-	LEAQ       masks<>+0(SB), R14
-	SHLQ       $0x03, R13
-	SUBQ       R13, R14
-	VMOVUPS    128(R14), Y12
-	VMOVUPS    160(R14), Y13
-	VMASKMOVPD Y8, Y12, (DX)
-	VMASKMOVPD Y9, Y13, 32(DX)
-	LEAQ       1(CX)(CX*1), CX
-	ADDQ       R9, DX
-	MOVQ       CX, R13
-	SHRQ       $0x10, R13
-	ANDQ       R12, R13
-	POPCNTQ    R13, R13
-	LEAQ       masks<>+0(SB), R12
-	SHLQ       $0x03, R13
-	SUBQ       R13, R12
-	VMOVUPS    128(R12), Y12
-	VMOVUPS    160(R12), Y13
-	VMASKMOVPD Y10, Y12, (DX)
-	VMASKMOVPD Y11, Y13, 32(DX)
-	LEAQ       1(CX)(CX*1), CX
-	MOVQ       CX, 16(SP)
-
-stored:
-	ADDQ R9, BX
-	ADDQ R9, BX
-	ADDQ R9, BX
-	ADDQ R9, BX
-	ADDQ R9, BX
-	ADDQ R9, BX
-
-	// next tile
-	MOVQ 112(AX), CX
-	SHLQ $0x03, CX
-	ADDQ CX, 8(SP)
-	DECQ (SP)
-	JNZ  tile
-	VZEROUPPER
-	RET
-
-// func dTileByCol1x8AVX2(t *byte)
-// Requires: AVX, BMI2, CMOV, FMA3, MMX+, POPCNT
-TEXT ·dTileByCol1x8AVX2(SB), NOSPLIT, $24-8
-	MOVQ    t+0(FP), AX
-	MOVQ    104(AX), CX
-	MOVQ    CX, (SP)
-	MOVQ    (AX), CX
-	MOVQ    CX, 8(SP)
-	MOVQ    136(AX), CX
-	MOVQ    $+47, DX
-	CMPQ    CX, DX
-	CMOVQGT DX, CX
-	ADDQ    $0x11, CX
-	MOVQ    $-1, DX
-	BZHIQ   CX, DX, DX
-	MOVQ    DX, 16(SP)
-	MOVQ    48(AX), BX
-	MOVQ    152(AX), SI
-	MOVQ    72(AX), DI
-	SHLQ    $0x03, DI
-	MOVQ    80(AX), R8
-	SHLQ    $0x03, R8
-	MOVQ    88(AX), R9
-	SHLQ    $0x03, R9
-	MOVQ    176(AX), R10
-	SHLQ    $0x03, R10
-
-tile:
-	MOVQ       8(SP), CX
-	MOVQ       24(AX), DX
-	VXORPS     Y0, Y0, Y0
-	VXORPS     Y1, Y1, Y1
-	MOVQ       BX, R11
-	PREFETCHT0 (R11)
-	MOVQ       96(AX), R11
-	SHRQ       $0x01, R11
-	JZ         rest
-
-loop:
-	PREFETCHT1   (SI)
-	VMOVUPD      (DX), Y2
-	VMOVUPD      32(DX), Y3
-	VBROADCASTSD (CX), Y4
-	VFMADD231PD  Y4, Y2, Y0
-	VFMADD231PD  Y4, Y3, Y1
-	VMOVUPD      (DX)(R8*1), Y2
-	VMOVUPD      32(DX)(R8*1), Y3
-	VBROADCASTSD (CX)(DI*1), Y4
-	VFMADD231PD  Y4, Y2, Y0
-	VFMADD231PD  Y4, Y3, Y1
-	LEAQ         (DX)(R8*2), DX
-	LEAQ         (CX)(DI*2), CX
-	ADDQ         R10, SI
-	DECQ         R11
-	JNZ          loop
-
-rest:
-	MOVQ         96(AX), R11
-	TESTQ        $0x00000001, R11
-	JZ           done
-	VMOVUPD      (DX), Y2
-	VMOVUPD      32(DX), Y3
-	VBROADCASTSD (CX), Y4
-	VFMADD231PD  Y4, Y2, Y0
-	VFMADD231PD  Y4, Y3, Y1
-
-done:
-	MOVQ         128(AX), CX
-	TESTQ        $0x00000001, CX
-	JZ           scaled
-	VBROADCASTSD 184(AX), Y2
-	VMULPD       Y2, Y0, Y0
-	VMULPD       Y2, Y1, Y1
-
-scaled:
-	MOVQ   120(AX), DX
-	CMPQ   DX, $0x08
-	JNE    partial
-	TESTQ  $0x00000008, CX
-	JNZ    partial
-	TESTQ  $0x00000002, CX
-	JZ     wholeadd
-	MOVQ   BX, DX
-	VADDPD (DX), Y0, Y0
-	VADDPD 32(DX), Y1, Y1
-
-wholeadd:
-	TESTQ        $0x00000004, CX
-	JZ           wholebeta
-	VBROADCASTSD 192(AX), Y2
-	MOVQ         BX, CX
-	VFMADD231PD  (CX), Y2, Y0
-	VFMADD231PD  32(CX), Y2, Y1
-
-wholebeta:
-	MOVQ    BX, CX
-	VMOVUPD Y0, (CX)
-	VMOVUPD Y1, 32(CX)
-	JMP     stored
-
-partial:
-	MOVQ       120(AX), DX
-	LEAQ       masks<>+0(SB), R11
-	SHLQ       $0x03, DX
-	SUBQ       DX, R11
-	VMOVUPS    128(R11), Y2
-	VMOVUPS    160(R11), Y3
-	TESTQ      $0x00000002, CX
-	JZ         maskedadd
-	MOVQ       BX, DX
-	VMASKMOVPD (DX), Y2, Y4
-	VADDPD     Y4, Y0, Y0
-	VMASKMOVPD 32(DX), Y3, Y4
-	VADDPD     Y4, Y1, Y1
-
-maskedadd:
-	TESTQ        $0x00000004, CX
-	JZ           maskedbeta
-	VBROADCASTSD 192(AX), Y4
-	MOVQ         BX, DX
-	VMASKMOVPD   (DX), Y2, Y5
-	VFMADD231PD  Y5, Y4, Y0
-	VMASKMOVPD   32(DX), Y3, Y5
-	VFMADD231PD  Y5, Y4, Y1
-
-maskedbeta:
-	TESTQ      $0x00000008, CX
-	JNZ        lower
-	MOVQ       BX, CX
-	VMASKMOVPD Y0, Y2, (CX)
-	VMASKMOVPD Y1, Y3, 32(CX)
-	JMP        stored
-
-lower:
-	MOVQ       120(AX), DX
-	MOVQ       16(SP), CX
-	MOVQ       $-1, R11
-	BZHIQ      DX, R11, R11
-	MOVQ       BX, DX
-	MOVQ       CX, R12
-	SHRQ       $0x10, R12
-	ANDQ       R11, R12
-	POPCNTQ    R12, R12
-	LEAQ       masks<>+0(SB), R11
-	SHLQ       $0x03, R12
-	SUBQ       R12, R11
-	VMOVUPS    128(R11), Y2
-	VMOVUPS    160(R11), Y3
-	VMASKMOVPD Y0, Y2, (DX)
-	VMASKMOVPD Y1, Y3, 32(DX)
-	LEAQ       1(CX)(CX*1), CX
-	MOVQ       CX, 16(SP)
-
-stored:
-	ADDQ R9, BX
-
-	// next tile
-	MOVQ 112(AX), CX
-	SHLQ $0x03, CX
-	ADDQ CX, 8(SP)
-	DECQ (SP)
-	JNZ  tile
-	VZEROUPPER
-	RET
-
 // func dTileByCol2x8AVX2(t *byte)
 // Requires: AVX, BMI2, CMOV, FMA3, MMX+, POPCNT
-TEXT ·dTileByCol2x8AVX2(SB), NOSPLIT, $24-8
+TEXT ·dTileByCol2x8AVX2(SB), NOSPLIT, $32-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -12774,15 +13333,12 @@ TEXT ·dTileByCol2x8AVX2(SB), NOSPLIT, $24-8
 	BZHIQ   CX, DX, DX
 	MOVQ    DX, 16(SP)
 	MOVQ    48(AX), BX
-	MOVQ    152(AX), SI
-	MOVQ    72(AX), DI
+	MOVQ    72(AX), SI
+	SHLQ    $0x03, SI
+	MOVQ    80(AX), DI
 	SHLQ    $0x03, DI
-	MOVQ    80(AX), R8
+	MOVQ    88(AX), R8
 	SHLQ    $0x03, R8
-	MOVQ    88(AX), R9
-	SHLQ    $0x03, R9
-	MOVQ    176(AX), R10
-	SHLQ    $0x03, R10
 
 tile:
 	MOVQ       8(SP), CX
@@ -12791,16 +13347,25 @@ tile:
 	VXORPS     Y1, Y1, Y1
 	VXORPS     Y2, Y2, Y2
 	VXORPS     Y3, Y3, Y3
-	MOVQ       BX, R11
-	PREFETCHT0 (R11)
-	ADDQ       R9, R11
-	PREFETCHT0 (R11)
-	MOVQ       96(AX), R11
-	SHRQ       $0x01, R11
-	JZ         rest
+	MOVQ       BX, R9
+	PREFETCHT0 (R9)
+	ADDQ       R8, R9
+	PREFETCHT0 (R9)
+	MOVQ       152(AX), R9
+	MOVQ       176(AX), R10
+	SHLQ       $0x03, R10
+	MOVQ       96(AX), R12
+	SHRQ       $0x01, R12
+	MOVQ       184(AX), R11
+	CMPQ       R11, R12
+	CMOVQGT    R12, R11
+	SUBQ       R11, R12
+	MOVQ       R12, 24(SP)
+	TESTQ      R11, R11
+	JZ         idle
 
 loop:
-	PREFETCHT1   (SI)
+	PREFETCHT1   (R9)
 	VMOVUPD      (DX), Y4
 	VMOVUPD      32(DX), Y5
 	VBROADCASTSD (CX), Y6
@@ -12809,21 +13374,28 @@ loop:
 	VBROADCASTSD 8(CX), Y6
 	VFMADD231PD  Y6, Y4, Y2
 	VFMADD231PD  Y6, Y5, Y3
-	VMOVUPD      (DX)(R8*1), Y4
-	VMOVUPD      32(DX)(R8*1), Y5
-	VBROADCASTSD (CX)(DI*1), Y6
+	VMOVUPD      (DX)(DI*1), Y4
+	VMOVUPD      32(DX)(DI*1), Y5
+	VBROADCASTSD (CX)(SI*1), Y6
 	VFMADD231PD  Y6, Y4, Y0
 	VFMADD231PD  Y6, Y5, Y1
-	VBROADCASTSD 8(CX)(DI*1), Y6
+	VBROADCASTSD 8(CX)(SI*1), Y6
 	VFMADD231PD  Y6, Y4, Y2
 	VFMADD231PD  Y6, Y5, Y3
-	LEAQ         (DX)(R8*2), DX
-	LEAQ         (CX)(DI*2), CX
-	ADDQ         R10, SI
+	LEAQ         (DX)(DI*2), DX
+	LEAQ         (CX)(SI*2), CX
+	ADDQ         R10, R9
 	DECQ         R11
 	JNZ          loop
 
-rest:
+	// the rounds that fetch nothing touch the argument block
+idle:
+	MOVQ         AX, R9
+	XORQ         R10, R10
+	MOVQ         24(SP), R11
+	MOVQ         $0x00000000, 24(SP)
+	TESTQ        R11, R11
+	JNZ          loop
 	MOVQ         96(AX), R11
 	TESTQ        $0x00000001, R11
 	JZ           done
@@ -12840,7 +13412,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 184(AX), Y4
+	VBROADCASTSD 192(AX), Y4
 	VMULPD       Y4, Y0, Y0
 	VMULPD       Y4, Y1, Y1
 	VMULPD       Y4, Y2, Y2
@@ -12857,18 +13429,18 @@ scaled:
 	MOVQ   BX, DX
 	VADDPD (DX), Y0, Y0
 	VADDPD 32(DX), Y1, Y1
-	ADDQ   R9, DX
+	ADDQ   R8, DX
 	VADDPD (DX), Y2, Y2
 	VADDPD 32(DX), Y3, Y3
 
 wholeadd:
 	TESTQ        $0x00000004, CX
 	JZ           wholebeta
-	VBROADCASTSD 192(AX), Y4
+	VBROADCASTSD 200(AX), Y4
 	MOVQ         BX, CX
 	VFMADD231PD  (CX), Y4, Y0
 	VFMADD231PD  32(CX), Y4, Y1
-	ADDQ         R9, CX
+	ADDQ         R8, CX
 	VFMADD231PD  (CX), Y4, Y2
 	VFMADD231PD  32(CX), Y4, Y3
 
@@ -12876,18 +13448,18 @@ wholebeta:
 	MOVQ    BX, CX
 	VMOVUPD Y0, (CX)
 	VMOVUPD Y1, 32(CX)
-	ADDQ    R9, CX
+	ADDQ    R8, CX
 	VMOVUPD Y2, (CX)
 	VMOVUPD Y3, 32(CX)
 	JMP     stored
 
 partial:
 	MOVQ       120(AX), DX
-	LEAQ       masks<>+0(SB), R11
+	LEAQ       masks<>+0(SB), R9
 	SHLQ       $0x03, DX
-	SUBQ       DX, R11
-	VMOVUPS    128(R11), Y4
-	VMOVUPS    160(R11), Y5
+	SUBQ       DX, R9
+	VMOVUPS    128(R9), Y4
+	VMOVUPS    160(R9), Y5
 	TESTQ      $0x00000002, CX
 	JZ         maskedadd
 	MOVQ       BX, DX
@@ -12895,7 +13467,7 @@ partial:
 	VADDPD     Y6, Y0, Y0
 	VMASKMOVPD 32(DX), Y5, Y6
 	VADDPD     Y6, Y1, Y1
-	ADDQ       R9, DX
+	ADDQ       R8, DX
 	VMASKMOVPD (DX), Y4, Y6
 	VADDPD     Y6, Y2, Y2
 	VMASKMOVPD 32(DX), Y5, Y6
@@ -12904,13 +13476,13 @@ partial:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 192(AX), Y6
+	VBROADCASTSD 200(AX), Y6
 	MOVQ         BX, DX
 	VMASKMOVPD   (DX), Y4, Y7
 	VFMADD231PD  Y7, Y6, Y0
 	VMASKMOVPD   32(DX), Y5, Y7
 	VFMADD231PD  Y7, Y6, Y1
-	ADDQ         R9, DX
+	ADDQ         R8, DX
 	VMASKMOVPD   (DX), Y4, Y7
 	VFMADD231PD  Y7, Y6, Y2
 	VMASKMOVPD   32(DX), Y5, Y7
@@ -12922,7 +13494,7 @@ maskedbeta:
 	MOVQ       BX, CX
 	VMASKMOVPD Y0, Y4, (CX)
 	VMASKMOVPD Y1, Y5, 32(CX)
-	ADDQ       R9, CX
+	ADDQ       R8, CX
 	VMASKMOVPD Y2, Y4, (CX)
 	VMASKMOVPD Y3, Y5, 32(CX)
 	JMP        stored
@@ -12930,39 +13502,39 @@ maskedbeta:
 lower:
 	MOVQ       120(AX), DX
 	MOVQ       16(SP), CX
-	MOVQ       $-1, R11
-	BZHIQ      DX, R11, R11
+	MOVQ       $-1, R9
+	BZHIQ      DX, R9, R9
 	MOVQ       BX, DX
-	MOVQ       CX, R12
-	SHRQ       $0x10, R12
-	ANDQ       R11, R12
-	POPCNTQ    R12, R12
-	LEAQ       masks<>+0(SB), R13
-	SHLQ       $0x03, R12
-	SUBQ       R12, R13
-	VMOVUPS    128(R13), Y4
-	VMOVUPS    160(R13), Y5
+	MOVQ       CX, R10
+	SHRQ       $0x10, R10
+	ANDQ       R9, R10
+	POPCNTQ    R10, R10
+	LEAQ       masks<>+0(SB), R11
+	SHLQ       $0x03, R10
+	SUBQ       R10, R11
+	VMOVUPS    128(R11), Y4
+	VMOVUPS    160(R11), Y5
 	VMASKMOVPD Y0, Y4, (DX)
 	VMASKMOVPD Y1, Y5, 32(DX)
 	LEAQ       1(CX)(CX*1), CX
-	ADDQ       R9, DX
-	MOVQ       CX, R12
-	SHRQ       $0x10, R12
-	ANDQ       R11, R12
-	POPCNTQ    R12, R12
-	LEAQ       masks<>+0(SB), R11
-	SHLQ       $0x03, R12
-	SUBQ       R12, R11
-	VMOVUPS    128(R11), Y4
-	VMOVUPS    160(R11), Y5
+	ADDQ       R8, DX
+	MOVQ       CX, R10
+	SHRQ       $0x10, R10
+	ANDQ       R9, R10
+	POPCNTQ    R10, R10
+	LEAQ       masks<>+0(SB), R9
+	SHLQ       $0x03, R10
+	SUBQ       R10, R9
+	VMOVUPS    128(R9), Y4
+	VMOVUPS    160(R9), Y5
 	VMASKMOVPD Y2, Y4, (DX)
 	VMASKMOVPD Y3, Y5, 32(DX)
 	LEAQ       1(CX)(CX*1), CX
 	MOVQ       CX, 16(SP)
 
 stored:
-	ADDQ R9, BX
-	ADDQ R9, BX
+	ADDQ R8, BX
+	ADDQ R8, BX
 
 	// next tile
 	MOVQ 112(AX), CX
@@ -12975,7 +13547,7 @@ stored:
 
 // func dTileByCol3x8AVX2(t *byte)
 // Requires: AVX, BMI2, CMOV, FMA3, MMX+, POPCNT
-TEXT ·dTileByCol3x8AVX2(SB), NOSPLIT, $24-8
+TEXT ·dTileByCol3x8AVX2(SB), NOSPLIT, $32-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -12990,15 +13562,12 @@ TEXT ·dTileByCol3x8AVX2(SB), NOSPLIT, $24-8
 	BZHIQ   CX, DX, DX
 	MOVQ    DX, 16(SP)
 	MOVQ    48(AX), BX
-	MOVQ    152(AX), SI
-	MOVQ    72(AX), DI
+	MOVQ    72(AX), SI
+	SHLQ    $0x03, SI
+	MOVQ    80(AX), DI
 	SHLQ    $0x03, DI
-	MOVQ    80(AX), R8
+	MOVQ    88(AX), R8
 	SHLQ    $0x03, R8
-	MOVQ    88(AX), R9
-	SHLQ    $0x03, R9
-	MOVQ    176(AX), R10
-	SHLQ    $0x03, R10
 
 tile:
 	MOVQ       8(SP), CX
@@ -13009,18 +13578,27 @@ tile:
 	VXORPS     Y3, Y3, Y3
 	VXORPS     Y4, Y4, Y4
 	VXORPS     Y5, Y5, Y5
-	MOVQ       BX, R11
-	PREFETCHT0 (R11)
-	ADDQ       R9, R11
-	PREFETCHT0 (R11)
-	ADDQ       R9, R11
-	PREFETCHT0 (R11)
-	MOVQ       96(AX), R11
-	SHRQ       $0x01, R11
-	JZ         rest
+	MOVQ       BX, R9
+	PREFETCHT0 (R9)
+	ADDQ       R8, R9
+	PREFETCHT0 (R9)
+	ADDQ       R8, R9
+	PREFETCHT0 (R9)
+	MOVQ       152(AX), R9
+	MOVQ       176(AX), R10
+	SHLQ       $0x03, R10
+	MOVQ       96(AX), R12
+	SHRQ       $0x01, R12
+	MOVQ       184(AX), R11
+	CMPQ       R11, R12
+	CMOVQGT    R12, R11
+	SUBQ       R11, R12
+	MOVQ       R12, 24(SP)
+	TESTQ      R11, R11
+	JZ         idle
 
 loop:
-	PREFETCHT1   (SI)
+	PREFETCHT1   (R9)
 	VMOVUPD      (DX), Y6
 	VMOVUPD      32(DX), Y7
 	VBROADCASTSD (CX), Y8
@@ -13032,24 +13610,31 @@ loop:
 	VBROADCASTSD 16(CX), Y8
 	VFMADD231PD  Y8, Y6, Y4
 	VFMADD231PD  Y8, Y7, Y5
-	VMOVUPD      (DX)(R8*1), Y6
-	VMOVUPD      32(DX)(R8*1), Y7
-	VBROADCASTSD (CX)(DI*1), Y8
+	VMOVUPD      (DX)(DI*1), Y6
+	VMOVUPD      32(DX)(DI*1), Y7
+	VBROADCASTSD (CX)(SI*1), Y8
 	VFMADD231PD  Y8, Y6, Y0
 	VFMADD231PD  Y8, Y7, Y1
-	VBROADCASTSD 8(CX)(DI*1), Y8
+	VBROADCASTSD 8(CX)(SI*1), Y8
 	VFMADD231PD  Y8, Y6, Y2
 	VFMADD231PD  Y8, Y7, Y3
-	VBROADCASTSD 16(CX)(DI*1), Y8
+	VBROADCASTSD 16(CX)(SI*1), Y8
 	VFMADD231PD  Y8, Y6, Y4
 	VFMADD231PD  Y8, Y7, Y5
-	LEAQ         (DX)(R8*2), DX
-	LEAQ         (CX)(DI*2), CX
-	ADDQ         R10, SI
+	LEAQ         (DX)(DI*2), DX
+	LEAQ         (CX)(SI*2), CX
+	ADDQ         R10, R9
 	DECQ         R11
 	JNZ          loop
 
-rest:
+	// the rounds that fetch nothing touch the argument block
+idle:
+	MOVQ         AX, R9
+	XORQ         R10, R10
+	MOVQ         24(SP), R11
+	MOVQ         $0x00000000, 24(SP)
+	TESTQ        R11, R11
+	JNZ          loop
 	MOVQ         96(AX), R11
 	TESTQ        $0x00000001, R11
 	JZ           done
@@ -13069,7 +13654,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 184(AX), Y6
+	VBROADCASTSD 192(AX), Y6
 	VMULPD       Y6, Y0, Y0
 	VMULPD       Y6, Y1, Y1
 	VMULPD       Y6, Y2, Y2
@@ -13088,24 +13673,24 @@ scaled:
 	MOVQ   BX, DX
 	VADDPD (DX), Y0, Y0
 	VADDPD 32(DX), Y1, Y1
-	ADDQ   R9, DX
+	ADDQ   R8, DX
 	VADDPD (DX), Y2, Y2
 	VADDPD 32(DX), Y3, Y3
-	ADDQ   R9, DX
+	ADDQ   R8, DX
 	VADDPD (DX), Y4, Y4
 	VADDPD 32(DX), Y5, Y5
 
 wholeadd:
 	TESTQ        $0x00000004, CX
 	JZ           wholebeta
-	VBROADCASTSD 192(AX), Y6
+	VBROADCASTSD 200(AX), Y6
 	MOVQ         BX, CX
 	VFMADD231PD  (CX), Y6, Y0
 	VFMADD231PD  32(CX), Y6, Y1
-	ADDQ         R9, CX
+	ADDQ         R8, CX
 	VFMADD231PD  (CX), Y6, Y2
 	VFMADD231PD  32(CX), Y6, Y3
-	ADDQ         R9, CX
+	ADDQ         R8, CX
 	VFMADD231PD  (CX), Y6, Y4
 	VFMADD231PD  32(CX), Y6, Y5
 
@@ -13113,21 +13698,21 @@ wholebeta:
 	MOVQ    BX, CX
 	VMOVUPD Y0, (CX)
 	VMOVUPD Y1, 32(CX)
-	ADDQ    R9, CX
+	ADDQ    R8, CX
 	VMOVUPD Y2, (CX)
 	VMOVUPD Y3, 32(CX)
-	ADDQ    R9, CX
+	ADDQ    R8, CX
 	VMOVUPD Y4, (CX)
 	VMOVUPD Y5, 32(CX)
 	JMP     stored
 
 partial:
 	MOVQ       120(AX), DX
-	LEAQ       masks<>+0(SB), R11
+	LEAQ       masks<>+0(SB), R9
 	SHLQ       $0x03, DX
-	SUBQ       DX, R11
-	VMOVUPS    128(R11), Y6
-	VMOVUPS    160(R11), Y7
+	SUBQ       DX, R9
+	VMOVUPS    128(R9), Y6
+	VMOVUPS    160(R9), Y7
 	TESTQ      $0x00000002, CX
 	JZ         maskedadd
 	MOVQ       BX, DX
@@ -13135,12 +13720,12 @@ partial:
 	VADDPD     Y8, Y0, Y0
 	VMASKMOVPD 32(DX), Y7, Y8
 	VADDPD     Y8, Y1, Y1
-	ADDQ       R9, DX
+	ADDQ       R8, DX
 	VMASKMOVPD (DX), Y6, Y8
 	VADDPD     Y8, Y2, Y2
 	VMASKMOVPD 32(DX), Y7, Y8
 	VADDPD     Y8, Y3, Y3
-	ADDQ       R9, DX
+	ADDQ       R8, DX
 	VMASKMOVPD (DX), Y6, Y8
 	VADDPD     Y8, Y4, Y4
 	VMASKMOVPD 32(DX), Y7, Y8
@@ -13149,18 +13734,18 @@ partial:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 192(AX), Y8
+	VBROADCASTSD 200(AX), Y8
 	MOVQ         BX, DX
 	VMASKMOVPD   (DX), Y6, Y9
 	VFMADD231PD  Y9, Y8, Y0
 	VMASKMOVPD   32(DX), Y7, Y9
 	VFMADD231PD  Y9, Y8, Y1
-	ADDQ         R9, DX
+	ADDQ         R8, DX
 	VMASKMOVPD   (DX), Y6, Y9
 	VFMADD231PD  Y9, Y8, Y2
 	VMASKMOVPD   32(DX), Y7, Y9
 	VFMADD231PD  Y9, Y8, Y3
-	ADDQ         R9, DX
+	ADDQ         R8, DX
 	VMASKMOVPD   (DX), Y6, Y9
 	VFMADD231PD  Y9, Y8, Y4
 	VMASKMOVPD   32(DX), Y7, Y9
@@ -13172,10 +13757,10 @@ maskedbeta:
 	MOVQ       BX, CX
 	VMASKMOVPD Y0, Y6, (CX)
 	VMASKMOVPD Y1, Y7, 32(CX)
-	ADDQ       R9, CX
+	ADDQ       R8, CX
 	VMASKMOVPD Y2, Y6, (CX)
 	VMASKMOVPD Y3, Y7, 32(CX)
-	ADDQ       R9, CX
+	ADDQ       R8, CX
 	VMASKMOVPD Y4, Y6, (CX)
 	VMASKMOVPD Y5, Y7, 32(CX)
 	JMP        stored
@@ -13183,53 +13768,53 @@ maskedbeta:
 lower:
 	MOVQ       120(AX), DX
 	MOVQ       16(SP), CX
-	MOVQ       $-1, R11
-	BZHIQ      DX, R11, R11
+	MOVQ       $-1, R9
+	BZHIQ      DX, R9, R9
 	MOVQ       BX, DX
-	MOVQ       CX, R12
-	SHRQ       $0x10, R12
-	ANDQ       R11, R12
-	POPCNTQ    R12, R12
-	LEAQ       masks<>+0(SB), R13
-	SHLQ       $0x03, R12
-	SUBQ       R12, R13
-	VMOVUPS    128(R13), Y6
-	VMOVUPS    160(R13), Y7
+	MOVQ       CX, R10
+	SHRQ       $0x10, R10
+	ANDQ       R9, R10
+	POPCNTQ    R10, R10
+	LEAQ       masks<>+0(SB), R11
+	SHLQ       $0x03, R10
+	SUBQ       R10, R11
+	VMOVUPS    128(R11), Y6
+	VMOVUPS    160(R11), Y7
 	VMASKMOVPD Y0, Y6, (DX)
 	VMASKMOVPD Y1, Y7, 32(DX)
 	LEAQ       1(CX)(CX*1), CX
-	ADDQ       R9, DX
-	MOVQ       CX, R12
-	SHRQ       $0x10, R12
-	ANDQ       R11, R12
-	POPCNTQ    R12, R12
-	LEAQ       masks<>+0(SB), R13
-	SHLQ       $0x03, R12
-	SUBQ       R12, R13
-	VMOVUPS    128(R13), Y6
-	VMOVUPS    160(R13), Y7
+	ADDQ       R8, DX
+	MOVQ       CX, R10
+	SHRQ       $0x10, R10
+	ANDQ       R9, R10
+	POPCNTQ    R10, R10
+	LEAQ       masks<>+0(SB), R11
+	SHLQ       $0x03, R10
+	SUBQ       R10, R11
+	VMOVUPS    128(R11), Y6
+	VMOVUPS    160(R11), Y7
 	VMASKMOVPD Y2, Y6, (DX)
 	VMASKMOVPD Y3, Y7, 32(DX)
 	LEAQ       1(CX)(CX*1), CX
-	ADDQ       R9, DX
-	MOVQ       CX, R12
-	SHRQ       $0x10, R12
-	ANDQ       R11, R12
-	POPCNTQ    R12, R12
-	LEAQ       masks<>+0(SB), R11
-	SHLQ       $0x03, R12
-	SUBQ       R12, R11
-	VMOVUPS    128(R11), Y6
-	VMOVUPS    160(R11), Y7
+	ADDQ       R8, DX
+	MOVQ       CX, R10
+	SHRQ       $0x10, R10
+	ANDQ       R9, R10
+	POPCNTQ    R10, R10
+	LEAQ       masks<>+0(SB), R9
+	SHLQ       $0x03, R10
+	SUBQ       R10, R9
+	VMOVUPS    128(R9), Y6
+	VMOVUPS    160(R9), Y7
 	VMASKMOVPD Y4, Y6, (DX)
 	VMASKMOVPD Y5, Y7, 32(DX)
 	LEAQ       1(CX)(CX*1), CX
 	MOVQ       CX, 16(SP)
 
 stored:
-	ADDQ R9, BX
-	ADDQ R9, BX
-	ADDQ R9, BX
+	ADDQ R8, BX
+	ADDQ R8, BX
+	ADDQ R8, BX
 
 	// next tile
 	MOVQ 112(AX), CX
@@ -13242,7 +13827,7 @@ stored:
 
 // func dTileByCol4x8AVX2(t *byte)
 // Requires: AVX, BMI2, CMOV, FMA3, MMX+, POPCNT
-TEXT ·dTileByCol4x8AVX2(SB), NOSPLIT, $24-8
+TEXT ·dTileByCol4x8AVX2(SB), NOSPLIT, $32-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -13257,15 +13842,12 @@ TEXT ·dTileByCol4x8AVX2(SB), NOSPLIT, $24-8
 	BZHIQ   CX, DX, DX
 	MOVQ    DX, 16(SP)
 	MOVQ    48(AX), BX
-	MOVQ    152(AX), SI
-	MOVQ    72(AX), DI
+	MOVQ    72(AX), SI
+	SHLQ    $0x03, SI
+	MOVQ    80(AX), DI
 	SHLQ    $0x03, DI
-	MOVQ    80(AX), R8
+	MOVQ    88(AX), R8
 	SHLQ    $0x03, R8
-	MOVQ    88(AX), R9
-	SHLQ    $0x03, R9
-	MOVQ    176(AX), R10
-	SHLQ    $0x03, R10
 
 tile:
 	MOVQ       8(SP), CX
@@ -13278,20 +13860,29 @@ tile:
 	VXORPS     Y5, Y5, Y5
 	VXORPS     Y6, Y6, Y6
 	VXORPS     Y7, Y7, Y7
-	MOVQ       BX, R11
-	PREFETCHT0 (R11)
-	ADDQ       R9, R11
-	PREFETCHT0 (R11)
-	ADDQ       R9, R11
-	PREFETCHT0 (R11)
-	ADDQ       R9, R11
-	PREFETCHT0 (R11)
-	MOVQ       96(AX), R11
-	SHRQ       $0x01, R11
-	JZ         rest
+	MOVQ       BX, R9
+	PREFETCHT0 (R9)
+	ADDQ       R8, R9
+	PREFETCHT0 (R9)
+	ADDQ       R8, R9
+	PREFETCHT0 (R9)
+	ADDQ       R8, R9
+	PREFETCHT0 (R9)
+	MOVQ       152(AX), R9
+	MOVQ       176(AX), R10
+	SHLQ       $0x03, R10
+	MOVQ       96(AX), R12
+	SHRQ       $0x01, R12
+	MOVQ       184(AX), R11
+	CMPQ       R11, R12
+	CMOVQGT    R12, R11
+	SUBQ       R11, R12
+	MOVQ       R12, 24(SP)
+	TESTQ      R11, R11
+	JZ         idle
 
 loop:
-	PREFETCHT1   (SI)
+	PREFETCHT1   (R9)
 	VMOVUPD      (DX), Y8
 	VMOVUPD      32(DX), Y9
 	VBROADCASTSD (CX), Y10
@@ -13306,27 +13897,34 @@ loop:
 	VBROADCASTSD 24(CX), Y10
 	VFMADD231PD  Y10, Y8, Y6
 	VFMADD231PD  Y10, Y9, Y7
-	VMOVUPD      (DX)(R8*1), Y8
-	VMOVUPD      32(DX)(R8*1), Y9
-	VBROADCASTSD (CX)(DI*1), Y10
+	VMOVUPD      (DX)(DI*1), Y8
+	VMOVUPD      32(DX)(DI*1), Y9
+	VBROADCASTSD (CX)(SI*1), Y10
 	VFMADD231PD  Y10, Y8, Y0
 	VFMADD231PD  Y10, Y9, Y1
-	VBROADCASTSD 8(CX)(DI*1), Y10
+	VBROADCASTSD 8(CX)(SI*1), Y10
 	VFMADD231PD  Y10, Y8, Y2
 	VFMADD231PD  Y10, Y9, Y3
-	VBROADCASTSD 16(CX)(DI*1), Y10
+	VBROADCASTSD 16(CX)(SI*1), Y10
 	VFMADD231PD  Y10, Y8, Y4
 	VFMADD231PD  Y10, Y9, Y5
-	VBROADCASTSD 24(CX)(DI*1), Y10
+	VBROADCASTSD 24(CX)(SI*1), Y10
 	VFMADD231PD  Y10, Y8, Y6
 	VFMADD231PD  Y10, Y9, Y7
-	LEAQ         (DX)(R8*2), DX
-	LEAQ         (CX)(DI*2), CX
-	ADDQ         R10, SI
+	LEAQ         (DX)(DI*2), DX
+	LEAQ         (CX)(SI*2), CX
+	ADDQ         R10, R9
 	DECQ         R11
 	JNZ          loop
 
-rest:
+	// the rounds that fetch nothing touch the argument block
+idle:
+	MOVQ         AX, R9
+	XORQ         R10, R10
+	MOVQ         24(SP), R11
+	MOVQ         $0x00000000, 24(SP)
+	TESTQ        R11, R11
+	JNZ          loop
 	MOVQ         96(AX), R11
 	TESTQ        $0x00000001, R11
 	JZ           done
@@ -13349,7 +13947,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 184(AX), Y8
+	VBROADCASTSD 192(AX), Y8
 	VMULPD       Y8, Y0, Y0
 	VMULPD       Y8, Y1, Y1
 	VMULPD       Y8, Y2, Y2
@@ -13370,30 +13968,30 @@ scaled:
 	MOVQ   BX, DX
 	VADDPD (DX), Y0, Y0
 	VADDPD 32(DX), Y1, Y1
-	ADDQ   R9, DX
+	ADDQ   R8, DX
 	VADDPD (DX), Y2, Y2
 	VADDPD 32(DX), Y3, Y3
-	ADDQ   R9, DX
+	ADDQ   R8, DX
 	VADDPD (DX), Y4, Y4
 	VADDPD 32(DX), Y5, Y5
-	ADDQ   R9, DX
+	ADDQ   R8, DX
 	VADDPD (DX), Y6, Y6
 	VADDPD 32(DX), Y7, Y7
 
 wholeadd:
 	TESTQ        $0x00000004, CX
 	JZ           wholebeta
-	VBROADCASTSD 192(AX), Y8
+	VBROADCASTSD 200(AX), Y8
 	MOVQ         BX, CX
 	VFMADD231PD  (CX), Y8, Y0
 	VFMADD231PD  32(CX), Y8, Y1
-	ADDQ         R9, CX
+	ADDQ         R8, CX
 	VFMADD231PD  (CX), Y8, Y2
 	VFMADD231PD  32(CX), Y8, Y3
-	ADDQ         R9, CX
+	ADDQ         R8, CX
 	VFMADD231PD  (CX), Y8, Y4
 	VFMADD231PD  32(CX), Y8, Y5
-	ADDQ         R9, CX
+	ADDQ         R8, CX
 	VFMADD231PD  (CX), Y8, Y6
 	VFMADD231PD  32(CX), Y8, Y7
 
@@ -13401,24 +13999,24 @@ wholebeta:
 	MOVQ    BX, CX
 	VMOVUPD Y0, (CX)
 	VMOVUPD Y1, 32(CX)
-	ADDQ    R9, CX
+	ADDQ    R8, CX
 	VMOVUPD Y2, (CX)
 	VMOVUPD Y3, 32(CX)
-	ADDQ    R9, CX
+	ADDQ    R8, CX
 	VMOVUPD Y4, (CX)
 	VMOVUPD Y5, 32(CX)
-	ADDQ    R9, CX
+	ADDQ    R8, CX
 	VMOVUPD Y6, (CX)
 	VMOVUPD Y7, 32(CX)
 	JMP     stored
 
 partial:
 	MOVQ       120(AX), DX
-	LEAQ       masks<>+0(SB), R11
+	LEAQ       masks<>+0(SB), R9
 	SHLQ       $0x03, DX
-	SUBQ       DX, R11
-	VMOVUPS    128(R11), Y8
-	VMOVUPS    160(R11), Y9
+	SUBQ       DX, R9
+	VMOVUPS    128(R9), Y8
+	VMOVUPS    160(R9), Y9
 	TESTQ      $0x00000002, CX
 	JZ         maskedadd
 	MOVQ       BX, DX
@@ -13426,17 +14024,17 @@ partial:
 	VADDPD     Y10, Y0, Y0
 	VMASKMOVPD 32(DX), Y9, Y10
 	VADDPD     Y10, Y1, Y1
-	ADDQ       R9, DX
+	ADDQ       R8, DX
 	VMASKMOVPD (DX), Y8, Y10
 	VADDPD     Y10, Y2, Y2
 	VMASKMOVPD 32(DX), Y9, Y10
 	VADDPD     Y10, Y3, Y3
-	ADDQ       R9, DX
+	ADDQ       R8, DX
 	VMASKMOVPD (DX), Y8, Y10
 	VADDPD     Y10, Y4, Y4
 	VMASKMOVPD 32(DX), Y9, Y10
 	VADDPD     Y10, Y5, Y5
-	ADDQ       R9, DX
+	ADDQ       R8, DX
 	VMASKMOVPD (DX), Y8, Y10
 	VADDPD     Y10, Y6, Y6
 	VMASKMOVPD 32(DX), Y9, Y10
@@ -13445,23 +14043,23 @@ partial:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 192(AX), Y10
+	VBROADCASTSD 200(AX), Y10
 	MOVQ         BX, DX
 	VMASKMOVPD   (DX), Y8, Y11
 	VFMADD231PD  Y11, Y10, Y0
 	VMASKMOVPD   32(DX), Y9, Y11
 	VFMADD231PD  Y11, Y10, Y1
-	ADDQ         R9, DX
+	ADDQ         R8, DX
 	VMASKMOVPD   (DX), Y8, Y11
 	VFMADD231PD  Y11, Y10, Y2
 	VMASKMOVPD   32(DX), Y9, Y11
 	VFMADD231PD  Y11, Y10, Y3
-	ADDQ         R9, DX
+	ADDQ         R8, DX
 	VMASKMOVPD   (DX), Y8, Y11
 	VFMADD231PD  Y11, Y10, Y4
 	VMASKMOVPD   32(DX), Y9, Y11
 	VFMADD231PD  Y11, Y10, Y5
-	ADDQ         R9, DX
+	ADDQ         R8, DX
 	VMASKMOVPD   (DX), Y8, Y11
 	VFMADD231PD  Y11, Y10, Y6
 	VMASKMOVPD   32(DX), Y9, Y11
@@ -13473,13 +14071,13 @@ maskedbeta:
 	MOVQ       BX, CX
 	VMASKMOVPD Y0, Y8, (CX)
 	VMASKMOVPD Y1, Y9, 32(CX)
-	ADDQ       R9, CX
+	ADDQ       R8, CX
 	VMASKMOVPD Y2, Y8, (CX)
 	VMASKMOVPD Y3, Y9, 32(CX)
-	ADDQ       R9, CX
+	ADDQ       R8, CX
 	VMASKMOVPD Y4, Y8, (CX)
 	VMASKMOVPD Y5, Y9, 32(CX)
-	ADDQ       R9, CX
+	ADDQ       R8, CX
 	VMASKMOVPD Y6, Y8, (CX)
 	VMASKMOVPD Y7, Y9, 32(CX)
 	JMP        stored
@@ -13487,67 +14085,67 @@ maskedbeta:
 lower:
 	MOVQ       120(AX), DX
 	MOVQ       16(SP), CX
-	MOVQ       $-1, R11
-	BZHIQ      DX, R11, R11
+	MOVQ       $-1, R9
+	BZHIQ      DX, R9, R9
 	MOVQ       BX, DX
-	MOVQ       CX, R12
-	SHRQ       $0x10, R12
-	ANDQ       R11, R12
-	POPCNTQ    R12, R12
-	LEAQ       masks<>+0(SB), R13
-	SHLQ       $0x03, R12
-	SUBQ       R12, R13
-	VMOVUPS    128(R13), Y8
-	VMOVUPS    160(R13), Y9
+	MOVQ       CX, R10
+	SHRQ       $0x10, R10
+	ANDQ       R9, R10
+	POPCNTQ    R10, R10
+	LEAQ       masks<>+0(SB), R11
+	SHLQ       $0x03, R10
+	SUBQ       R10, R11
+	VMOVUPS    128(R11), Y8
+	VMOVUPS    160(R11), Y9
 	VMASKMOVPD Y0, Y8, (DX)
 	VMASKMOVPD Y1, Y9, 32(DX)
 	LEAQ       1(CX)(CX*1), CX
-	ADDQ       R9, DX
-	MOVQ       CX, R12
-	SHRQ       $0x10, R12
-	ANDQ       R11, R12
-	POPCNTQ    R12, R12
-	LEAQ       masks<>+0(SB), R13
-	SHLQ       $0x03, R12
-	SUBQ       R12, R13
-	VMOVUPS    128(R13), Y8
-	VMOVUPS    160(R13), Y9
+	ADDQ       R8, DX
+	MOVQ       CX, R10
+	SHRQ       $0x10, R10
+	ANDQ       R9, R10
+	POPCNTQ    R10, R10
+	LEAQ       masks<>+0(SB), R11
+	SHLQ       $0x03, R10
+	SUBQ       R10, R11
+	VMOVUPS    128(R11), Y8
+	VMOVUPS    160(R11), Y9
 	VMASKMOVPD Y2, Y8, (DX)
 	VMASKMOVPD Y3, Y9, 32(DX)
 	LEAQ       1(CX)(CX*1), CX
-	ADDQ       R9, DX
-	MOVQ       CX, R12
-	SHRQ       $0x10, R12
-	ANDQ       R11, R12
-	POPCNTQ    R12, R12
-	LEAQ       masks<>+0(SB), R13
-	SHLQ       $0x03, R12
-	SUBQ       R12, R13
-	VMOVUPS    128(R13), Y8
-	VMOVUPS    160(R13), Y9
+	ADDQ       R8, DX
+	MOVQ       CX, R10
+	SHRQ       $0x10, R10
+	ANDQ       R9, R10
+	POPCNTQ    R10, R10
+	LEAQ       masks<>+0(SB), R11
+	SHLQ       $0x03, R10
+	SUBQ       R10, R11
+	VMOVUPS    128(R11), Y8
+	VMOVUPS    160(R11), Y9
 	VMASKMOVPD Y4, Y8, (DX)
 	VMASKMOVPD Y5, Y9, 32(DX)
 	LEAQ       1(CX)(CX*1), CX
-	ADDQ       R9, DX
-	MOVQ       CX, R12
-	SHRQ       $0x10, R12
-	ANDQ       R11, R12
-	POPCNTQ    R12, R12
-	LEAQ       masks<>+0(SB), R11
-	SHLQ       $0x03, R12
-	SUBQ       R12, R11
-	VMOVUPS    128(R11), Y8
-	VMOVUPS    160(R11), Y9
+	ADDQ       R8, DX
+	MOVQ       CX, R10
+	SHRQ       $0x10, R10
+	ANDQ       R9, R10
+	POPCNTQ    R10, R10
+	LEAQ       masks<>+0(SB), R9
+	SHLQ       $0x03, R10
+	SUBQ       R10, R9
+	VMOVUPS    128(R9), Y8
+	VMOVUPS    160(R9), Y9
 	VMASKMOVPD Y6, Y8, (DX)
 	VMASKMOVPD Y7, Y9, 32(DX)
 	LEAQ       1(CX)(CX*1), CX
 	MOVQ       CX, 16(SP)
 
 stored:
-	ADDQ R9, BX
-	ADDQ R9, BX
-	ADDQ R9, BX
-	ADDQ R9, BX
+	ADDQ R8, BX
+	ADDQ R8, BX
+	ADDQ R8, BX
+	ADDQ R8, BX
 
 	// next tile
 	MOVQ 112(AX), CX
@@ -13560,7 +14158,7 @@ stored:
 
 // func dTileByCol5x8AVX2(t *byte)
 // Requires: AVX, BMI2, CMOV, FMA3, MMX+, POPCNT
-TEXT ·dTileByCol5x8AVX2(SB), NOSPLIT, $24-8
+TEXT ·dTileByCol5x8AVX2(SB), NOSPLIT, $32-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -13575,15 +14173,12 @@ TEXT ·dTileByCol5x8AVX2(SB), NOSPLIT, $24-8
 	BZHIQ   CX, DX, DX
 	MOVQ    DX, 16(SP)
 	MOVQ    48(AX), BX
-	MOVQ    152(AX), SI
-	MOVQ    72(AX), DI
+	MOVQ    72(AX), SI
+	SHLQ    $0x03, SI
+	MOVQ    80(AX), DI
 	SHLQ    $0x03, DI
-	MOVQ    80(AX), R8
+	MOVQ    88(AX), R8
 	SHLQ    $0x03, R8
-	MOVQ    88(AX), R9
-	SHLQ    $0x03, R9
-	MOVQ    176(AX), R10
-	SHLQ    $0x03, R10
 
 tile:
 	MOVQ       8(SP), CX
@@ -13598,22 +14193,31 @@ tile:
 	VXORPS     Y7, Y7, Y7
 	VXORPS     Y8, Y8, Y8
 	VXORPS     Y9, Y9, Y9
-	MOVQ       BX, R11
-	PREFETCHT0 (R11)
-	ADDQ       R9, R11
-	PREFETCHT0 (R11)
-	ADDQ       R9, R11
-	PREFETCHT0 (R11)
-	ADDQ       R9, R11
-	PREFETCHT0 (R11)
-	ADDQ       R9, R11
-	PREFETCHT0 (R11)
-	MOVQ       96(AX), R11
-	SHRQ       $0x01, R11
-	JZ         rest
+	MOVQ       BX, R9
+	PREFETCHT0 (R9)
+	ADDQ       R8, R9
+	PREFETCHT0 (R9)
+	ADDQ       R8, R9
+	PREFETCHT0 (R9)
+	ADDQ       R8, R9
+	PREFETCHT0 (R9)
+	ADDQ       R8, R9
+	PREFETCHT0 (R9)
+	MOVQ       152(AX), R9
+	MOVQ       176(AX), R10
+	SHLQ       $0x03, R10
+	MOVQ       96(AX), R12
+	SHRQ       $0x01, R12
+	MOVQ       184(AX), R11
+	CMPQ       R11, R12
+	CMOVQGT    R12, R11
+	SUBQ       R11, R12
+	MOVQ       R12, 24(SP)
+	TESTQ      R11, R11
+	JZ         idle
 
 loop:
-	PREFETCHT1   (SI)
+	PREFETCHT1   (R9)
 	VMOVUPD      (DX), Y10
 	VMOVUPD      32(DX), Y11
 	VBROADCASTSD (CX), Y12
@@ -13631,30 +14235,37 @@ loop:
 	VBROADCASTSD 32(CX), Y12
 	VFMADD231PD  Y12, Y10, Y8
 	VFMADD231PD  Y12, Y11, Y9
-	VMOVUPD      (DX)(R8*1), Y10
-	VMOVUPD      32(DX)(R8*1), Y11
-	VBROADCASTSD (CX)(DI*1), Y12
+	VMOVUPD      (DX)(DI*1), Y10
+	VMOVUPD      32(DX)(DI*1), Y11
+	VBROADCASTSD (CX)(SI*1), Y12
 	VFMADD231PD  Y12, Y10, Y0
 	VFMADD231PD  Y12, Y11, Y1
-	VBROADCASTSD 8(CX)(DI*1), Y12
+	VBROADCASTSD 8(CX)(SI*1), Y12
 	VFMADD231PD  Y12, Y10, Y2
 	VFMADD231PD  Y12, Y11, Y3
-	VBROADCASTSD 16(CX)(DI*1), Y12
+	VBROADCASTSD 16(CX)(SI*1), Y12
 	VFMADD231PD  Y12, Y10, Y4
 	VFMADD231PD  Y12, Y11, Y5
-	VBROADCASTSD 24(CX)(DI*1), Y12
+	VBROADCASTSD 24(CX)(SI*1), Y12
 	VFMADD231PD  Y12, Y10, Y6
 	VFMADD231PD  Y12, Y11, Y7
-	VBROADCASTSD 32(CX)(DI*1), Y12
+	VBROADCASTSD 32(CX)(SI*1), Y12
 	VFMADD231PD  Y12, Y10, Y8
 	VFMADD231PD  Y12, Y11, Y9
-	LEAQ         (DX)(R8*2), DX
-	LEAQ         (CX)(DI*2), CX
-	ADDQ         R10, SI
+	LEAQ         (DX)(DI*2), DX
+	LEAQ         (CX)(SI*2), CX
+	ADDQ         R10, R9
 	DECQ         R11
 	JNZ          loop
 
-rest:
+	// the rounds that fetch nothing touch the argument block
+idle:
+	MOVQ         AX, R9
+	XORQ         R10, R10
+	MOVQ         24(SP), R11
+	MOVQ         $0x00000000, 24(SP)
+	TESTQ        R11, R11
+	JNZ          loop
 	MOVQ         96(AX), R11
 	TESTQ        $0x00000001, R11
 	JZ           done
@@ -13680,7 +14291,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 184(AX), Y10
+	VBROADCASTSD 192(AX), Y10
 	VMULPD       Y10, Y0, Y0
 	VMULPD       Y10, Y1, Y1
 	VMULPD       Y10, Y2, Y2
@@ -13703,36 +14314,36 @@ scaled:
 	MOVQ   BX, DX
 	VADDPD (DX), Y0, Y0
 	VADDPD 32(DX), Y1, Y1
-	ADDQ   R9, DX
+	ADDQ   R8, DX
 	VADDPD (DX), Y2, Y2
 	VADDPD 32(DX), Y3, Y3
-	ADDQ   R9, DX
+	ADDQ   R8, DX
 	VADDPD (DX), Y4, Y4
 	VADDPD 32(DX), Y5, Y5
-	ADDQ   R9, DX
+	ADDQ   R8, DX
 	VADDPD (DX), Y6, Y6
 	VADDPD 32(DX), Y7, Y7
-	ADDQ   R9, DX
+	ADDQ   R8, DX
 	VADDPD (DX), Y8, Y8
 	VADDPD 32(DX), Y9, Y9
 
 wholeadd:
 	TESTQ        $0x00000004, CX
 	JZ           wholebeta
-	VBROADCASTSD 192(AX), Y10
+	VBROADCASTSD 200(AX), Y10
 	MOVQ         BX, CX
 	VFMADD231PD  (CX), Y10, Y0
 	VFMADD231PD  32(CX), Y10, Y1
-	ADDQ         R9, CX
+	ADDQ         R8, CX
 	VFMADD231PD  (CX), Y10, Y2
 	VFMADD231PD  32(CX), Y10, Y3
-	ADDQ         R9, CX
+	ADDQ         R8, CX
 	VFMADD231PD  (CX), Y10, Y4
 	VFMADD231PD  32(CX), Y10, Y5
-	ADDQ         R9, CX
+	ADDQ         R8, CX
 	VFMADD231PD  (CX), Y10, Y6
 	VFMADD231PD  32(CX), Y10, Y7
-	ADDQ         R9, CX
+	ADDQ         R8, CX
 	VFMADD231PD  (CX), Y10, Y8
 	VFMADD231PD  32(CX), Y10, Y9
 
@@ -13740,27 +14351,27 @@ wholebeta:
 	MOVQ    BX, CX
 	VMOVUPD Y0, (CX)
 	VMOVUPD Y1, 32(CX)
-	ADDQ    R9, CX
+	ADDQ    R8, CX
 	VMOVUPD Y2, (CX)
 	VMOVUPD Y3, 32(CX)
-	ADDQ    R9, CX
+	ADDQ    R8, CX
 	VMOVUPD Y4, (CX)
 	VMOVUPD Y5, 32(CX)
-	ADDQ    R9, CX
+	ADDQ    R8, CX
 	VMOVUPD Y6, (CX)
 	VMOVUPD Y7, 32(CX)
-	ADDQ    R9, CX
+	ADDQ    R8, CX
 	VMOVUPD Y8, (CX)
 	VMOVUPD Y9, 32(CX)
 	JMP     stored
 
 partial:
 	MOVQ       120(AX), DX
-	LEAQ       masks<>+0(SB), R11
+	LEAQ       masks<>+0(SB), R9
 	SHLQ       $0x03, DX
-	SUBQ       DX, R11
-	VMOVUPS    128(R11), Y10
-	VMOVUPS    160(R11), Y11
+	SUBQ       DX, R9
+	VMOVUPS    128(R9), Y10
+	VMOVUPS    160(R9), Y11
 	TESTQ      $0x00000002, CX
 	JZ         maskedadd
 	MOVQ       BX, DX
@@ -13768,22 +14379,22 @@ partial:
 	VADDPD     Y12, Y0, Y0
 	VMASKMOVPD 32(DX), Y11, Y12
 	VADDPD     Y12, Y1, Y1
-	ADDQ       R9, DX
+	ADDQ       R8, DX
 	VMASKMOVPD (DX), Y10, Y12
 	VADDPD     Y12, Y2, Y2
 	VMASKMOVPD 32(DX), Y11, Y12
 	VADDPD     Y12, Y3, Y3
-	ADDQ       R9, DX
+	ADDQ       R8, DX
 	VMASKMOVPD (DX), Y10, Y12
 	VADDPD     Y12, Y4, Y4
 	VMASKMOVPD 32(DX), Y11, Y12
 	VADDPD     Y12, Y5, Y5
-	ADDQ       R9, DX
+	ADDQ       R8, DX
 	VMASKMOVPD (DX), Y10, Y12
 	VADDPD     Y12, Y6, Y6
 	VMASKMOVPD 32(DX), Y11, Y12
 	VADDPD     Y12, Y7, Y7
-	ADDQ       R9, DX
+	ADDQ       R8, DX
 	VMASKMOVPD (DX), Y10, Y12
 	VADDPD     Y12, Y8, Y8
 	VMASKMOVPD 32(DX), Y11, Y12
@@ -13792,28 +14403,28 @@ partial:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 192(AX), Y12
+	VBROADCASTSD 200(AX), Y12
 	MOVQ         BX, DX
 	VMASKMOVPD   (DX), Y10, Y13
 	VFMADD231PD  Y13, Y12, Y0
 	VMASKMOVPD   32(DX), Y11, Y13
 	VFMADD231PD  Y13, Y12, Y1
-	ADDQ         R9, DX
+	ADDQ         R8, DX
 	VMASKMOVPD   (DX), Y10, Y13
 	VFMADD231PD  Y13, Y12, Y2
 	VMASKMOVPD   32(DX), Y11, Y13
 	VFMADD231PD  Y13, Y12, Y3
-	ADDQ         R9, DX
+	ADDQ         R8, DX
 	VMASKMOVPD   (DX), Y10, Y13
 	VFMADD231PD  Y13, Y12, Y4
 	VMASKMOVPD   32(DX), Y11, Y13
 	VFMADD231PD  Y13, Y12, Y5
-	ADDQ         R9, DX
+	ADDQ         R8, DX
 	VMASKMOVPD   (DX), Y10, Y13
 	VFMADD231PD  Y13, Y12, Y6
 	VMASKMOVPD   32(DX), Y11, Y13
 	VFMADD231PD  Y13, Y12, Y7
-	ADDQ         R9, DX
+	ADDQ         R8, DX
 	VMASKMOVPD   (DX), Y10, Y13
 	VFMADD231PD  Y13, Y12, Y8
 	VMASKMOVPD   32(DX), Y11, Y13
@@ -13825,16 +14436,16 @@ maskedbeta:
 	MOVQ       BX, CX
 	VMASKMOVPD Y0, Y10, (CX)
 	VMASKMOVPD Y1, Y11, 32(CX)
-	ADDQ       R9, CX
+	ADDQ       R8, CX
 	VMASKMOVPD Y2, Y10, (CX)
 	VMASKMOVPD Y3, Y11, 32(CX)
-	ADDQ       R9, CX
+	ADDQ       R8, CX
 	VMASKMOVPD Y4, Y10, (CX)
 	VMASKMOVPD Y5, Y11, 32(CX)
-	ADDQ       R9, CX
+	ADDQ       R8, CX
 	VMASKMOVPD Y6, Y10, (CX)
 	VMASKMOVPD Y7, Y11, 32(CX)
-	ADDQ       R9, CX
+	ADDQ       R8, CX
 	VMASKMOVPD Y8, Y10, (CX)
 	VMASKMOVPD Y9, Y11, 32(CX)
 	JMP        stored
@@ -13842,81 +14453,81 @@ maskedbeta:
 lower:
 	MOVQ       120(AX), DX
 	MOVQ       16(SP), CX
-	MOVQ       $-1, R11
-	BZHIQ      DX, R11, R11
+	MOVQ       $-1, R9
+	BZHIQ      DX, R9, R9
 	MOVQ       BX, DX
-	MOVQ       CX, R12
-	SHRQ       $0x10, R12
-	ANDQ       R11, R12
-	POPCNTQ    R12, R12
-	LEAQ       masks<>+0(SB), R13
-	SHLQ       $0x03, R12
-	SUBQ       R12, R13
-	VMOVUPS    128(R13), Y10
-	VMOVUPS    160(R13), Y11
+	MOVQ       CX, R10
+	SHRQ       $0x10, R10
+	ANDQ       R9, R10
+	POPCNTQ    R10, R10
+	LEAQ       masks<>+0(SB), R11
+	SHLQ       $0x03, R10
+	SUBQ       R10, R11
+	VMOVUPS    128(R11), Y10
+	VMOVUPS    160(R11), Y11
 	VMASKMOVPD Y0, Y10, (DX)
 	VMASKMOVPD Y1, Y11, 32(DX)
 	LEAQ       1(CX)(CX*1), CX
-	ADDQ       R9, DX
-	MOVQ       CX, R12
-	SHRQ       $0x10, R12
-	ANDQ       R11, R12
-	POPCNTQ    R12, R12
-	LEAQ       masks<>+0(SB), R13
-	SHLQ       $0x03, R12
-	SUBQ       R12, R13
-	VMOVUPS    128(R13), Y10
-	VMOVUPS    160(R13), Y11
+	ADDQ       R8, DX
+	MOVQ       CX, R10
+	SHRQ       $0x10, R10
+	ANDQ       R9, R10
+	POPCNTQ    R10, R10
+	LEAQ       masks<>+0(SB), R11
+	SHLQ       $0x03, R10
+	SUBQ       R10, R11
+	VMOVUPS    128(R11), Y10
+	VMOVUPS    160(R11), Y11
 	VMASKMOVPD Y2, Y10, (DX)
 	VMASKMOVPD Y3, Y11, 32(DX)
 	LEAQ       1(CX)(CX*1), CX
-	ADDQ       R9, DX
-	MOVQ       CX, R12
-	SHRQ       $0x10, R12
-	ANDQ       R11, R12
-	POPCNTQ    R12, R12
-	LEAQ       masks<>+0(SB), R13
-	SHLQ       $0x03, R12
-	SUBQ       R12, R13
-	VMOVUPS    128(R13), Y10
-	VMOVUPS    160(R13), Y11
+	ADDQ       R8, DX
+	MOVQ       CX, R10
+	SHRQ       $0x10, R10
+	ANDQ       R9, R10
+	POPCNTQ    R10, R10
+	LEAQ       masks<>+0(SB), R11
+	SHLQ       $0x03, R10
+	SUBQ       R10, R11
+	VMOVUPS    128(R11), Y10
+	VMOVUPS    160(R11), Y11
 	VMASKMOVPD Y4, Y10, (DX)
 	VMASKMOVPD Y5, Y11, 32(DX)
 	LEAQ       1(CX)(CX*1), CX
-	ADDQ       R9, DX
-	MOVQ       CX, R12
-	SHRQ       $0x10, R12
-	ANDQ       R11, R12
-	POPCNTQ    R12, R12
-	LEAQ       masks<>+0(SB), R13
-	SHLQ       $0x03, R12
-	SUBQ       R12, R13
-	VMOVUPS    128(R13), Y10
-	VMOVUPS    160(R13), Y11
+	ADDQ       R8, DX
+	MOVQ       CX, R10
+	SHRQ       $0x10, R10
+	ANDQ       R9, R10
+	POPCNTQ    R10, R10
+	LEAQ       masks<>+0(SB), R11
+	SHLQ       $0x03, R10
+	SUBQ       R10, R11
+	VMOVUPS    128(R11), Y10
+	VMOVUPS    160(R11), Y11
 	VMASKMOVPD Y6, Y10, (DX)
 	VMASKMOVPD Y7, Y11, 32(DX)
 	LEAQ       1(CX)(CX*1), CX
-	ADDQ       R9, DX
-	MOVQ       CX, R12
-	SHRQ       $0x10, R12
-	ANDQ       R11, R12
-	POPCNTQ    R12, R12
-	LEAQ       masks<>+0(SB), R11
-	SHLQ       $0x03, R12
-	SUBQ       R12, R11
-	VMOVUPS    128(R11), Y10
-	VMOVUPS    160(R11), Y11
+	ADDQ       R8, DX
+	MOVQ       CX, R10
+	SHRQ       $0x10, R10
+	ANDQ       R9, R10
+	POPCNTQ    R10, R10
+	LEAQ       masks<>+0(SB), R9
+	SHLQ       $0x03, R10
+	SUBQ       R10, R9
+	VMOVUPS    128(R9), Y10
+	VMOVUPS    160(R9), Y11
 	VMASKMOVPD Y8, Y10, (DX)
 	VMASKMOVPD Y9, Y11, 32(DX)
 	LEAQ       1(CX)(CX*1), CX
 	MOVQ       CX, 16(SP)
 
 stored:
-	ADDQ R9, BX
-	ADDQ R9, BX
-	ADDQ R9, BX
-	ADDQ R9, BX
-	ADDQ R9, BX
+	ADDQ R8, BX
+	ADDQ R8, BX
+	ADDQ R8, BX
+	ADDQ R8, BX
+	ADDQ R8, BX
 
 	// next tile
 	MOVQ 112(AX), CX
@@ -13929,7 +14540,7 @@ stored:
 
 // func dTileByCol6x8AVX2(t *byte)
 // Requires: AVX, BMI2, CMOV, FMA3, MMX+, POPCNT
-TEXT ·dTileByCol6x8AVX2(SB), NOSPLIT, $24-8
+TEXT ·dTileByCol6x8AVX2(SB), NOSPLIT, $32-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -13944,15 +14555,12 @@ TEXT ·dTileByCol6x8AVX2(SB), NOSPLIT, $24-8
 	BZHIQ   CX, DX, DX
 	MOVQ    DX, 16(SP)
 	MOVQ    48(AX), BX
-	MOVQ    152(AX), SI
-	MOVQ    72(AX), DI
+	MOVQ    72(AX), SI
+	SHLQ    $0x03, SI
+	MOVQ    80(AX), DI
 	SHLQ    $0x03, DI
-	MOVQ    80(AX), R8
+	MOVQ    88(AX), R8
 	SHLQ    $0x03, R8
-	MOVQ    88(AX), R9
-	SHLQ    $0x03, R9
-	MOVQ    176(AX), R10
-	SHLQ    $0x03, R10
 
 tile:
 	MOVQ       8(SP), CX
@@ -13969,24 +14577,33 @@ tile:
 	VXORPS     Y9, Y9, Y9
 	VXORPS     Y10, Y10, Y10
 	VXORPS     Y11, Y11, Y11
-	MOVQ       BX, R11
-	PREFETCHT0 (R11)
-	ADDQ       R9, R11
-	PREFETCHT0 (R11)
-	ADDQ       R9, R11
-	PREFETCHT0 (R11)
-	ADDQ       R9, R11
-	PREFETCHT0 (R11)
-	ADDQ       R9, R11
-	PREFETCHT0 (R11)
-	ADDQ       R9, R11
-	PREFETCHT0 (R11)
-	MOVQ       96(AX), R11
-	SHRQ       $0x01, R11
-	JZ         rest
+	MOVQ       BX, R9
+	PREFETCHT0 (R9)
+	ADDQ       R8, R9
+	PREFETCHT0 (R9)
+	ADDQ       R8, R9
+	PREFETCHT0 (R9)
+	ADDQ       R8, R9
+	PREFETCHT0 (R9)
+	ADDQ       R8, R9
+	PREFETCHT0 (R9)
+	ADDQ       R8, R9
+	PREFETCHT0 (R9)
+	MOVQ       152(AX), R9
+	MOVQ       176(AX), R10
+	SHLQ       $0x03, R10
+	MOVQ       96(AX), R12
+	SHRQ       $0x01, R12
+	MOVQ       184(AX), R11
+	CMPQ       R11, R12
+	CMOVQGT    R12, R11
+	SUBQ       R11, R12
+	MOVQ       R12, 24(SP)
+	TESTQ      R11, R11
+	JZ         idle
 
 loop:
-	PREFETCHT1   (SI)
+	PREFETCHT1   (R9)
 	VMOVUPD      (DX), Y12
 	VMOVUPD      32(DX), Y13
 	VBROADCASTSD (CX), Y14
@@ -14007,33 +14624,40 @@ loop:
 	VBROADCASTSD 40(CX), Y14
 	VFMADD231PD  Y14, Y12, Y10
 	VFMADD231PD  Y14, Y13, Y11
-	VMOVUPD      (DX)(R8*1), Y12
-	VMOVUPD      32(DX)(R8*1), Y13
-	VBROADCASTSD (CX)(DI*1), Y14
+	VMOVUPD      (DX)(DI*1), Y12
+	VMOVUPD      32(DX)(DI*1), Y13
+	VBROADCASTSD (CX)(SI*1), Y14
 	VFMADD231PD  Y14, Y12, Y0
 	VFMADD231PD  Y14, Y13, Y1
-	VBROADCASTSD 8(CX)(DI*1), Y14
+	VBROADCASTSD 8(CX)(SI*1), Y14
 	VFMADD231PD  Y14, Y12, Y2
 	VFMADD231PD  Y14, Y13, Y3
-	VBROADCASTSD 16(CX)(DI*1), Y14
+	VBROADCASTSD 16(CX)(SI*1), Y14
 	VFMADD231PD  Y14, Y12, Y4
 	VFMADD231PD  Y14, Y13, Y5
-	VBROADCASTSD 24(CX)(DI*1), Y14
+	VBROADCASTSD 24(CX)(SI*1), Y14
 	VFMADD231PD  Y14, Y12, Y6
 	VFMADD231PD  Y14, Y13, Y7
-	VBROADCASTSD 32(CX)(DI*1), Y14
+	VBROADCASTSD 32(CX)(SI*1), Y14
 	VFMADD231PD  Y14, Y12, Y8
 	VFMADD231PD  Y14, Y13, Y9
-	VBROADCASTSD 40(CX)(DI*1), Y14
+	VBROADCASTSD 40(CX)(SI*1), Y14
 	VFMADD231PD  Y14, Y12, Y10
 	VFMADD231PD  Y14, Y13, Y11
-	LEAQ         (DX)(R8*2), DX
-	LEAQ         (CX)(DI*2), CX
-	ADDQ         R10, SI
+	LEAQ         (DX)(DI*2), DX
+	LEAQ         (CX)(SI*2), CX
+	ADDQ         R10, R9
 	DECQ         R11
 	JNZ          loop
 
-rest:
+	// the rounds that fetch nothing touch the argument block
+idle:
+	MOVQ         AX, R9
+	XORQ         R10, R10
+	MOVQ         24(SP), R11
+	MOVQ         $0x00000000, 24(SP)
+	TESTQ        R11, R11
+	JNZ          loop
 	MOVQ         96(AX), R11
 	TESTQ        $0x00000001, R11
 	JZ           done
@@ -14062,7 +14686,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 184(AX), Y12
+	VBROADCASTSD 192(AX), Y12
 	VMULPD       Y12, Y0, Y0
 	VMULPD       Y12, Y1, Y1
 	VMULPD       Y12, Y2, Y2
@@ -14087,42 +14711,42 @@ scaled:
 	MOVQ   BX, DX
 	VADDPD (DX), Y0, Y0
 	VADDPD 32(DX), Y1, Y1
-	ADDQ   R9, DX
+	ADDQ   R8, DX
 	VADDPD (DX), Y2, Y2
 	VADDPD 32(DX), Y3, Y3
-	ADDQ   R9, DX
+	ADDQ   R8, DX
 	VADDPD (DX), Y4, Y4
 	VADDPD 32(DX), Y5, Y5
-	ADDQ   R9, DX
+	ADDQ   R8, DX
 	VADDPD (DX), Y6, Y6
 	VADDPD 32(DX), Y7, Y7
-	ADDQ   R9, DX
+	ADDQ   R8, DX
 	VADDPD (DX), Y8, Y8
 	VADDPD 32(DX), Y9, Y9
-	ADDQ   R9, DX
+	ADDQ   R8, DX
 	VADDPD (DX), Y10, Y10
 	VADDPD 32(DX), Y11, Y11
 
 wholeadd:
 	TESTQ        $0x00000004, CX
 	JZ           wholebeta
-	VBROADCASTSD 192(AX), Y12
+	VBROADCASTSD 200(AX), Y12
 	MOVQ         BX, CX
 	VFMADD231PD  (CX), Y12, Y0
 	VFMADD231PD  32(CX), Y12, Y1
-	ADDQ         R9, CX
+	ADDQ         R8, CX
 	VFMADD231PD  (CX), Y12, Y2
 	VFMADD231PD  32(CX), Y12, Y3
-	ADDQ         R9, CX
+	ADDQ         R8, CX
 	VFMADD231PD  (CX), Y12, Y4
 	VFMADD231PD  32(CX), Y12, Y5
-	ADDQ         R9, CX
+	ADDQ         R8, CX
 	VFMADD231PD  (CX), Y12, Y6
 	VFMADD231PD  32(CX), Y12, Y7
-	ADDQ         R9, CX
+	ADDQ         R8, CX
 	VFMADD231PD  (CX), Y12, Y8
 	VFMADD231PD  32(CX), Y12, Y9
-	ADDQ         R9, CX
+	ADDQ         R8, CX
 	VFMADD231PD  (CX), Y12, Y10
 	VFMADD231PD  32(CX), Y12, Y11
 
@@ -14130,30 +14754,30 @@ wholebeta:
 	MOVQ    BX, CX
 	VMOVUPD Y0, (CX)
 	VMOVUPD Y1, 32(CX)
-	ADDQ    R9, CX
+	ADDQ    R8, CX
 	VMOVUPD Y2, (CX)
 	VMOVUPD Y3, 32(CX)
-	ADDQ    R9, CX
+	ADDQ    R8, CX
 	VMOVUPD Y4, (CX)
 	VMOVUPD Y5, 32(CX)
-	ADDQ    R9, CX
+	ADDQ    R8, CX
 	VMOVUPD Y6, (CX)
 	VMOVUPD Y7, 32(CX)
-	ADDQ    R9, CX
+	ADDQ    R8, CX
 	VMOVUPD Y8, (CX)
 	VMOVUPD Y9, 32(CX)
-	ADDQ    R9, CX
+	ADDQ    R8, CX
 	VMOVUPD Y10, (CX)
 	VMOVUPD Y11, 32(CX)
 	JMP     stored
 
 partial:
 	MOVQ       120(AX), DX
-	LEAQ       masks<>+0(SB), R11
+	LEAQ       masks<>+0(SB), R9
 	SHLQ       $0x03, DX
-	SUBQ       DX, R11
-	VMOVUPS    128(R11), Y12
-	VMOVUPS    160(R11), Y13
+	SUBQ       DX, R9
+	VMOVUPS    128(R9), Y12
+	VMOVUPS    160(R9), Y13
 	TESTQ      $0x00000002, CX
 	JZ         maskedadd
 	MOVQ       BX, DX
@@ -14161,27 +14785,27 @@ partial:
 	VADDPD     Y14, Y0, Y0
 	VMASKMOVPD 32(DX), Y13, Y14
 	VADDPD     Y14, Y1, Y1
-	ADDQ       R9, DX
+	ADDQ       R8, DX
 	VMASKMOVPD (DX), Y12, Y14
 	VADDPD     Y14, Y2, Y2
 	VMASKMOVPD 32(DX), Y13, Y14
 	VADDPD     Y14, Y3, Y3
-	ADDQ       R9, DX
+	ADDQ       R8, DX
 	VMASKMOVPD (DX), Y12, Y14
 	VADDPD     Y14, Y4, Y4
 	VMASKMOVPD 32(DX), Y13, Y14
 	VADDPD     Y14, Y5, Y5
-	ADDQ       R9, DX
+	ADDQ       R8, DX
 	VMASKMOVPD (DX), Y12, Y14
 	VADDPD     Y14, Y6, Y6
 	VMASKMOVPD 32(DX), Y13, Y14
 	VADDPD     Y14, Y7, Y7
-	ADDQ       R9, DX
+	ADDQ       R8, DX
 	VMASKMOVPD (DX), Y12, Y14
 	VADDPD     Y14, Y8, Y8
 	VMASKMOVPD 32(DX), Y13, Y14
 	VADDPD     Y14, Y9, Y9
-	ADDQ       R9, DX
+	ADDQ       R8, DX
 	VMASKMOVPD (DX), Y12, Y14
 	VADDPD     Y14, Y10, Y10
 	VMASKMOVPD 32(DX), Y13, Y14
@@ -14190,33 +14814,33 @@ partial:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 192(AX), Y14
+	VBROADCASTSD 200(AX), Y14
 	MOVQ         BX, DX
 	VMASKMOVPD   (DX), Y12, Y15
 	VFMADD231PD  Y15, Y14, Y0
 	VMASKMOVPD   32(DX), Y13, Y15
 	VFMADD231PD  Y15, Y14, Y1
-	ADDQ         R9, DX
+	ADDQ         R8, DX
 	VMASKMOVPD   (DX), Y12, Y15
 	VFMADD231PD  Y15, Y14, Y2
 	VMASKMOVPD   32(DX), Y13, Y15
 	VFMADD231PD  Y15, Y14, Y3
-	ADDQ         R9, DX
+	ADDQ         R8, DX
 	VMASKMOVPD   (DX), Y12, Y15
 	VFMADD231PD  Y15, Y14, Y4
 	VMASKMOVPD   32(DX), Y13, Y15
 	VFMADD231PD  Y15, Y14, Y5
-	ADDQ         R9, DX
+	ADDQ         R8, DX
 	VMASKMOVPD   (DX), Y12, Y15
 	VFMADD231PD  Y15, Y14, Y6
 	VMASKMOVPD   32(DX), Y13, Y15
 	VFMADD231PD  Y15, Y14, Y7
-	ADDQ         R9, DX
+	ADDQ         R8, DX
 	VMASKMOVPD   (DX), Y12, Y15
 	VFMADD231PD  Y15, Y14, Y8
 	VMASKMOVPD   32(DX), Y13, Y15
 	VFMADD231PD  Y15, Y14, Y9
-	ADDQ         R9, DX
+	ADDQ         R8, DX
 	VMASKMOVPD   (DX), Y12, Y15
 	VFMADD231PD  Y15, Y14, Y10
 	VMASKMOVPD   32(DX), Y13, Y15
@@ -14228,19 +14852,19 @@ maskedbeta:
 	MOVQ       BX, CX
 	VMASKMOVPD Y0, Y12, (CX)
 	VMASKMOVPD Y1, Y13, 32(CX)
-	ADDQ       R9, CX
+	ADDQ       R8, CX
 	VMASKMOVPD Y2, Y12, (CX)
 	VMASKMOVPD Y3, Y13, 32(CX)
-	ADDQ       R9, CX
+	ADDQ       R8, CX
 	VMASKMOVPD Y4, Y12, (CX)
 	VMASKMOVPD Y5, Y13, 32(CX)
-	ADDQ       R9, CX
+	ADDQ       R8, CX
 	VMASKMOVPD Y6, Y12, (CX)
 	VMASKMOVPD Y7, Y13, 32(CX)
-	ADDQ       R9, CX
+	ADDQ       R8, CX
 	VMASKMOVPD Y8, Y12, (CX)
 	VMASKMOVPD Y9, Y13, 32(CX)
-	ADDQ       R9, CX
+	ADDQ       R8, CX
 	VMASKMOVPD Y10, Y12, (CX)
 	VMASKMOVPD Y11, Y13, 32(CX)
 	JMP        stored
@@ -14248,95 +14872,95 @@ maskedbeta:
 lower:
 	MOVQ       120(AX), DX
 	MOVQ       16(SP), CX
-	MOVQ       $-1, R11
-	BZHIQ      DX, R11, R11
+	MOVQ       $-1, R9
+	BZHIQ      DX, R9, R9
 	MOVQ       BX, DX
-	MOVQ       CX, R12
-	SHRQ       $0x10, R12
-	ANDQ       R11, R12
-	POPCNTQ    R12, R12
-	LEAQ       masks<>+0(SB), R13
-	SHLQ       $0x03, R12
-	SUBQ       R12, R13
-	VMOVUPS    128(R13), Y12
-	VMOVUPS    160(R13), Y13
+	MOVQ       CX, R10
+	SHRQ       $0x10, R10
+	ANDQ       R9, R10
+	POPCNTQ    R10, R10
+	LEAQ       masks<>+0(SB), R11
+	SHLQ       $0x03, R10
+	SUBQ       R10, R11
+	VMOVUPS    128(R11), Y12
+	VMOVUPS    160(R11), Y13
 	VMASKMOVPD Y0, Y12, (DX)
 	VMASKMOVPD Y1, Y13, 32(DX)
 	LEAQ       1(CX)(CX*1), CX
-	ADDQ       R9, DX
-	MOVQ       CX, R12
-	SHRQ       $0x10, R12
-	ANDQ       R11, R12
-	POPCNTQ    R12, R12
-	LEAQ       masks<>+0(SB), R13
-	SHLQ       $0x03, R12
-	SUBQ       R12, R13
-	VMOVUPS    128(R13), Y12
-	VMOVUPS    160(R13), Y13
+	ADDQ       R8, DX
+	MOVQ       CX, R10
+	SHRQ       $0x10, R10
+	ANDQ       R9, R10
+	POPCNTQ    R10, R10
+	LEAQ       masks<>+0(SB), R11
+	SHLQ       $0x03, R10
+	SUBQ       R10, R11
+	VMOVUPS    128(R11), Y12
+	VMOVUPS    160(R11), Y13
 	VMASKMOVPD Y2, Y12, (DX)
 	VMASKMOVPD Y3, Y13, 32(DX)
 	LEAQ       1(CX)(CX*1), CX
-	ADDQ       R9, DX
-	MOVQ       CX, R12
-	SHRQ       $0x10, R12
-	ANDQ       R11, R12
-	POPCNTQ    R12, R12
-	LEAQ       masks<>+0(SB), R13
-	SHLQ       $0x03, R12
-	SUBQ       R12, R13
-	VMOVUPS    128(R13), Y12
-	VMOVUPS    160(R13), Y13
+	ADDQ       R8, DX
+	MOVQ       CX, R10
+	SHRQ       $0x10, R10
+	ANDQ       R9, R10
+	POPCNTQ    R10, R10
+	LEAQ       masks<>+0(SB), R11
+	SHLQ       $0x03, R10
+	SUBQ       R10, R11
+	VMOVUPS    128(R11), Y12
+	VMOVUPS    160(R11), Y13
 	VMASKMOVPD Y4, Y12, (DX)
 	VMASKMOVPD Y5, Y13, 32(DX)
 	LEAQ       1(CX)(CX*1), CX
-	ADDQ       R9, DX
-	MOVQ       CX, R12
-	SHRQ       $0x10, R12
-	ANDQ       R11, R12
-	POPCNTQ    R12, R12
-	LEAQ       masks<>+0(SB), R13
-	SHLQ       $0x03, R12
-	SUBQ       R12, R13
-	VMOVUPS    128(R13), Y12
-	VMOVUPS    160(R13), Y13
+	ADDQ       R8, DX
+	MOVQ       CX, R10
+	SHRQ       $0x10, R10
+	ANDQ       R9, R10
+	POPCNTQ    R10, R10
+	LEAQ       masks<>+0(SB), R11
+	SHLQ       $0x03, R10
+	SUBQ       R10, R11
+	VMOVUPS    128(R11), Y12
+	VMOVUPS    160(R11), Y13
 	VMASKMOVPD Y6, Y12, (DX)
 	VMASKMOVPD Y7, Y13, 32(DX)
 	LEAQ       1(CX)(CX*1), CX
-	ADDQ       R9, DX
-	MOVQ       CX, R12
-	SHRQ       $0x10, R12
-	ANDQ       R11, R12
-	POPCNTQ    R12, R12
-	LEAQ       masks<>+0(SB), R13
-	SHLQ       $0x03, R12
-	SUBQ       R12, R13
-	VMOVUPS    128(R13), Y12
-	VMOVUPS    160(R13), Y13
+	ADDQ       R8, DX
+	MOVQ       CX, R10
+	SHRQ       $0x10, R10
+	ANDQ       R9, R10
+	POPCNTQ    R10, R10
+	LEAQ       masks<>+0(SB), R11
+	SHLQ       $0x03, R10
+	SUBQ       R10, R11
+	VMOVUPS    128(R11), Y12
+	VMOVUPS    160(R11), Y13
 	VMASKMOVPD Y8, Y12, (DX)
 	VMASKMOVPD Y9, Y13, 32(DX)
 	LEAQ       1(CX)(CX*1), CX
-	ADDQ       R9, DX
-	MOVQ       CX, R12
-	SHRQ       $0x10, R12
-	ANDQ       R11, R12
-	POPCNTQ    R12, R12
-	LEAQ       masks<>+0(SB), R11
-	SHLQ       $0x03, R12
-	SUBQ       R12, R11
-	VMOVUPS    128(R11), Y12
-	VMOVUPS    160(R11), Y13
+	ADDQ       R8, DX
+	MOVQ       CX, R10
+	SHRQ       $0x10, R10
+	ANDQ       R9, R10
+	POPCNTQ    R10, R10
+	LEAQ       masks<>+0(SB), R9
+	SHLQ       $0x03, R10
+	SUBQ       R10, R9
+	VMOVUPS    128(R9), Y12
+	VMOVUPS    160(R9), Y13
 	VMASKMOVPD Y10, Y12, (DX)
 	VMASKMOVPD Y11, Y13, 32(DX)
 	LEAQ       1(CX)(CX*1), CX
 	MOVQ       CX, 16(SP)
 
 stored:
-	ADDQ R9, BX
-	ADDQ R9, BX
-	ADDQ R9, BX
-	ADDQ R9, BX
-	ADDQ R9, BX
-	ADDQ R9, BX
+	ADDQ R8, BX
+	ADDQ R8, BX
+	ADDQ R8, BX
+	ADDQ R8, BX
+	ADDQ R8, BX
+	ADDQ R8, BX
 
 	// next tile
 	MOVQ 112(AX), CX

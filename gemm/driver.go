@@ -50,7 +50,7 @@ func (p *product[T]) opB(l, j int) []T {
 // only, never on the number of threads.
 type plan struct {
 	packA, packB bool
-	fetch        bool // operands come from beyond the second-level cache
+	ahead        bool // pack the next panel of b between the tiles of this one
 	depth        int  // of a slice of k; the last one may be shorter
 	height       int  // most rows of a chunk
 	mchunks      int  // chunks of rows
@@ -76,12 +76,13 @@ type scratch[T Float] struct {
 
 // lane is the scratch of one worker.
 type lane[T Float] struct {
-	_      [64]byte
-	t      tile[T]
-	pa, pb []T
-	fetch  fetcher[T]
-	job    job[T] // of a batch
-	_      [64]byte
+	_    [64]byte
+	t    tile[T]
+	pa   []T
+	pb   [2][]T // the panel in use and the next one
+	pack packer[T]
+	job  job[T] // of a batch
+	_    [64]byte
 }
 
 // take returns scratch with a lane for each of threads workers.
@@ -110,8 +111,8 @@ func (w *kit[T]) pop() *scratch[T] {
 func (w *kit[T]) give(s *scratch[T]) {
 	s.job.product = product[T]{}
 	for _, l := range s.lanes {
-		l.t.a, l.t.b, l.t.c, l.t.ahead = nil, nil, nil, nil
-		l.fetch.areas = [2]area[T]{}
+		l.t = tile[T]{}
+		l.pack = packer[T]{}
 		l.job.product = product[T]{}
 	}
 	w.mu.Lock()
@@ -179,8 +180,10 @@ func (j *job[T]) reserveLane(l *lane[T]) {
 	if j.packA {
 		l.pa = grow(l.pa, j.height*j.depth)
 	}
-	if j.packB || j.n%j.lanes != 0 {
-		l.pb = grow(l.pb, j.vectors*j.lanes*j.depth)
+	for i := range l.pb {
+		if j.packB || j.n%j.lanes != 0 {
+			l.pb[i] = grow(l.pb[i], j.vectors*j.lanes*j.depth)
+		}
 	}
 }
 
@@ -196,9 +199,42 @@ func (j *job[T]) chunk(l *lane[T], chunk int) {
 		return
 	}
 	j.report(i0, i1, j0, j1)
-	for k0 := 0; k0 < j.k; k0 += j.depth {
-		j.slice(l, i0, i1, j0, j1, k0, min(j.depth, j.k-k0))
+	w := walk{i0: i0, i1: i1, j0: j0, j1: j1, c0: j0, kn: min(j.depth, j.k)}
+	w.vectors = j.panel(j1 - j0)
+	l.pack.active = false
+	for w.kn > 0 {
+		j.panelStep(l, &w)
 	}
+}
+
+// walk is the position of a chunk in its panels, slice by slice.
+type walk struct {
+	i0, i1, j0, j1 int // of the chunk
+	c0             int // first column of the panel
+	vectors        int // width of the panel
+	k0, kn         int // the slice
+	odd            int // which packing buffer is the panel's
+}
+
+// next returns the panel after w; its kn is 0 when there is none.
+func (j *job[T]) next(w walk) walk {
+	w.odd = 1 - w.odd
+	w.c0 += w.vectors * j.lanes
+	if w.c0 >= w.j1 || j.lower && w.c0 >= w.i1 {
+		w.c0 = w.j0
+		w.k0 += w.kn
+		w.kn = min(j.depth, j.k-w.k0)
+	}
+	w.vectors = j.panel(w.j1 - w.c0)
+	return w
+}
+
+// width is the number of columns of a panel.
+func (j *job[T]) width(w *walk) int { return min(w.vectors*j.lanes, w.j1-w.c0) }
+
+// packs reports whether a panel of b is packed.
+func (j *job[T]) packs(w *walk) bool {
+	return j.packB || !j.masked && j.width(w)%j.lanes != 0
 }
 
 // report tells the race detector what a chunk reads and writes.
@@ -220,31 +256,28 @@ func (j *job[T]) report(i0, i1, j0, j1 int) {
 	raceWrite(j.c[i0*j.ldc+j0:], j.ldc, i1-i0, j1-j0)
 }
 
-// slice adds the product over k in [k0, k0+kn) to one chunk.
-func (j *job[T]) slice(l *lane[T], i0, i1, j0, j1, k0, kn int) {
-	if j.packA {
-		j.packRows(l.pa, i0, i1, k0, kn)
+// panelStep multiplies by one panel and moves w to the next, which it packs
+// meanwhile where that pays.
+func (j *job[T]) panelStep(l *lane[T], w *walk) {
+	if j.packA && w.c0 == w.j0 {
+		j.packRows(l.pa, w.i0, w.i1, w.k0, w.kn)
 	}
 	t := &l.t
-	t.k, t.alpha, t.beta, t.mode = kn, j.alpha, j.beta, j.mode(k0 == 0)
-	t.ldc = j.ldc
-	for c0 := j0; c0 < j1; {
-		if j.lower && c0 >= i1 {
-			return
-		}
-		vectors := j.panel(j1 - c0)
-		t.width = min(vectors*j.lanes, j1-c0)
-		if j.packB || !j.masked && t.width%j.lanes != 0 {
-			t.b, t.ldb = l.pb, vectors*j.lanes
-			j.packColumns(l.pb, t.ldb, c0, t.width, k0, kn)
-		} else {
-			t.b, t.ldb = j.opB(k0, c0), j.ldb
-		}
-		width := t.width
-		l.fetch.reset(j, i0, i1, c0+width, j1, k0, kn)
-		j.column(l, vectors, i0, i1, c0, k0)
-		c0 += width
+	t.k, t.alpha, t.beta, t.mode = w.kn, j.alpha, j.beta, j.mode(w.k0 == 0)
+	t.width, t.ldc = j.width(w), j.ldc
+	t.b, t.ldb = l.pb[w.odd], w.vectors*j.lanes
+	switch {
+	case !j.packs(w):
+		t.b, t.ldb = j.opB(w.k0, w.c0), j.ldb
+	case l.pack.active:
+		j.finish(&l.pack)
+	default:
+		j.packColumns(t.b, t.ldb, w.c0, t.width, w.k0, w.kn)
 	}
+	next := j.next(*w)
+	j.prepare(&l.pack, l.pb[next.odd], w, &next)
+	j.column(l, w)
+	*w = next
 }
 
 // panel returns how many vectors wide the next panel of n columns is. The last
@@ -290,54 +323,63 @@ func (j *job[T]) packColumns(dst []T, ld, c0, width, k0, kn int) {
 	}
 }
 
-// column runs the tiles of rows [i0, i1) on one panel. Rows are cut into equal
-// tiles, the taller ones first, so that no tile is a sliver: two runs of tiles.
-func (j *job[T]) column(l *lane[T], vectors, i0, i1, c0, k0 int) {
-	tiles := ceil(i1-i0, j.tileRows(vectors))
+// column runs the tiles of one panel. Rows are cut into equal tiles, the taller
+// ones first, so that no tile is a sliver: two runs of tiles.
+func (j *job[T]) column(l *lane[T], w *walk) {
+	rows := w.i1 - w.i0
+	tiles := ceil(rows, j.tileRows(w.vectors))
 	if j.lower {
-		j.columnLower(l, vectors, tiles, i0, i1, c0, k0)
+		j.columnLower(l, w, tiles)
 		return
 	}
-	rows, tall := (i1-i0)/tiles, (i1-i0)%tiles
-	j.stack(l, vectors, i0, i0, c0, k0, rows+1, tall)
-	j.stack(l, vectors, i0, i0+tall*(rows+1), c0, k0, rows, tiles-tall)
+	height, tall := rows/tiles, rows%tiles
+	j.stack(l, w, w.vectors, w.i0, height+1, tall)
+	j.stack(l, w, w.vectors, w.i0+tall*(height+1), height, tiles-tall)
 }
 
 // columnLower is column for the tiles that reach the diagonal, each in as narrow
 // a kernel as its last row needs.
-func (j *job[T]) columnLower(l *lane[T], vectors, tiles, i0, i1, c0, k0 int) {
+func (j *job[T]) columnLower(l *lane[T], w *walk, tiles int) {
 	t, width := &l.t, l.t.width
 	for q := range tiles {
-		r0, r1 := span(i1-i0, tiles, q)
-		if i0+r1 <= c0 {
+		r0, r1 := span(w.i1-w.i0, tiles, q)
+		r0, r1 = w.i0+r0, w.i0+r1
+		if r1 <= w.c0 {
 			continue
 		}
-		v := min(vectors, ceil(i0+r1-c0, j.lanes))
+		v := min(w.vectors, ceil(r1-w.c0, j.lanes))
 		t.width = min(width, v*j.lanes)
-		t.diag = i0 + r0 - c0
-		j.stack(l, v, i0, i0+r0, c0, k0, r1-r0, 1)
+		t.diag = r0 - w.c0
+		j.stack(l, w, v, r0, r1-r0, 1)
 	}
 }
 
-// stack runs count tiles of equal height from row r0.
-func (j *job[T]) stack(l *lane[T], vectors, i0, r0, c0, k0, rows, count int) {
+// stack runs count tiles of equal height from row r0, one by one while there is
+// something to pack in between.
+func (j *job[T]) stack(l *lane[T], w *walk, vectors, r0, rows, count int) {
 	t, kernels, a := &l.t, j.byRow, l.pa
 	t.rows = rows
 	switch {
 	case j.packA:
 		kernels = j.byCol
-		a, t.lda, t.astep = l.pa[(r0-i0)*t.k:], rows, rows*t.k
+		a, t.lda, t.astep = l.pa[(r0-w.i0)*t.k:], rows, rows*t.k
 	case j.ta:
 		kernels = j.byCol
-		a, t.lda, t.astep = j.opA(r0, k0), j.lda, rows
+		a, t.lda, t.astep = j.opA(r0, w.k0), j.lda, rows
 	default:
-		a, t.lda, t.astep = j.opA(r0, k0), j.lda, rows*j.lda
+		a, t.lda, t.astep = j.opA(r0, w.k0), j.lda, rows*j.lda
 	}
 	for q := 0; q < count; q += t.count {
-		t.count = l.fetch.next(t, count-q)
+		t.count = count - q
 		t.a = a[q*t.astep:]
-		t.c = j.c[(r0+q*rows)*j.ldc+c0:]
+		t.c = j.c[(r0+q*rows)*j.ldc+w.c0:]
+		if busy := j.fetchFor(&l.pack, t); !busy {
+			kernels[vectors][rows](t)
+			continue
+		}
+		t.count = 1
 		kernels[vectors][rows](t)
+		j.packSome(&l.pack)
 	}
 }
 

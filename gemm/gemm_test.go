@@ -184,7 +184,7 @@ func plans[T Float](f *family[T], p *product[T]) (list []plan) {
 	base := f.planFor(p, 1)
 	for i := range 32 {
 		q := base
-		q.packA, q.packB, q.fetch = i&1 > 0, i&2 > 0 || p.tb, i&4 > 0
+		q.packA, q.packB, q.ahead = i&1 > 0, i&2 > 0 || p.tb, i&4 > 0
 		q.mchunks = min(p.m, 1+2*(i>>3))
 		q.nchunks = min(ceil(p.n, f.lanes), 1+i>>4)
 		q.height = ceil(p.m, q.mchunks)

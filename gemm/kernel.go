@@ -78,6 +78,7 @@ type tile[T Float] struct {
 	rows    int // rows of one tile, 1 to the family's limit for the width
 	ahead   []T // memory to fetch into the second-level cache meanwhile
 	step    int // elements between the lines fetched, one for two steps of k
+	fetch   int // lines to fetch
 	alpha   T
 	beta    T
 }

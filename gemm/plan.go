@@ -18,7 +18,7 @@ func (f *family[T]) planFor(p *product[T], threads int) plan {
 	q.depth = min(p.k, (ceil(p.k, slices)+3)&^3)
 	q.mchunks, q.nchunks = f.grid(p, threads)
 	q.height = ceil(p.m, q.mchunks)
-	q.fetch = p.m*p.n+p.m*p.k+p.k*p.n > 3*f.inPlaceA
+	q.ahead = q.packB && p.k*p.n > f.inPlaceB
 	return q
 }
 

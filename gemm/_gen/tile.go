@@ -23,7 +23,8 @@ const (
 	offDiag  = 136
 	offAhead = 152
 	offStep  = 176
-	offAlpha = 184 // beta follows
+	offFetch = 184
+	offAlpha = 192 // beta follows
 )
 
 // Bits of tile.mode.
@@ -49,8 +50,9 @@ type tileGen struct {
 	lda, lda3 reg.Register
 	ldb, ldc  reg.Register
 	p5, p10   reg.Register // rows 5 and 10 of a
-	ahead     reg.Register // prefetched, one line an iteration
+	ahead     reg.Register // fetched ahead, one line a round
 	step      reg.Register
+	rounds    Mem // rounds of the loop that fetch nothing
 	count     Mem // tiles left
 	abase     Mem // a of this tile
 	lower     Mem // mask of a row, shifted up by 16, when modeLower
@@ -98,7 +100,7 @@ func (t *tileGen) stride(offset int) reg.Register {
 }
 
 func (t *tileGen) loadArguments() {
-	t.count, t.abase, t.lower = t.AllocLocal(8), t.AllocLocal(8), t.AllocLocal(8)
+	t.count, t.abase, t.lower, t.rounds = t.AllocLocal(8), t.AllocLocal(8), t.AllocLocal(8), t.AllocLocal(8)
 	t.t = t.Load(t.Param("t"), t.GP64())
 	x := t.GP64()
 	t.field(offCount, x)
@@ -106,10 +108,9 @@ func (t *tileGen) loadArguments() {
 	t.field(offA, x)
 	t.MOVQ(x, t.abase)
 	t.initLower()
-	t.a, t.b, t.c, t.ahead = t.GP64(), t.GP64(), t.GP64(), t.GP64()
+	t.a, t.b, t.c = t.GP64(), t.GP64(), t.GP64()
 	t.field(offC, t.c)
-	t.field(offAhead, t.ahead)
-	t.lda, t.ldb, t.ldc, t.step = t.stride(offLda), t.stride(offLdb), t.stride(offLdc), t.stride(offStep)
+	t.lda, t.ldb, t.ldc = t.stride(offLda), t.stride(offLdb), t.stride(offLdc)
 	if !t.kMajor && t.rows > 3 {
 		t.lda3 = t.GP64()
 		t.LEAQ(Mem{Base: t.lda, Index: t.lda, Scale: 2}, t.lda3)
@@ -176,10 +177,7 @@ func (t *tileGen) inner() {
 	for range 2 {
 		t.bc = append(t.bc, t.isa.vector(t.gen))
 	}
-	depth := t.GP64()
-	t.field(offK, depth)
-	t.SHRQ(Imm(1), depth)
-	t.JZ(LabelRef("rest"))
+	depth := t.splitRounds()
 	t.Label("loop")
 	t.PREFETCHT1(Mem{Base: t.ahead})
 	for u := range t.unroll {
@@ -189,12 +187,38 @@ func (t *tileGen) inner() {
 	t.ADDQ(t.step, t.ahead)
 	t.DECQ(depth)
 	t.JNZ(LabelRef("loop"))
-	t.Label("rest")
+	t.Comment("the rounds that fetch nothing touch the argument block")
+	t.Label("idle")
+	t.MOVQ(t.t, t.ahead)
+	t.XORQ(t.step, t.step)
+	t.MOVQ(t.rounds, depth)
+	t.MOVQ(U32(0), t.rounds)
+	t.TESTQ(depth, depth)
+	t.JNZ(LabelRef("loop"))
 	t.field(offK, depth)
 	t.TESTQ(U32(1), depth)
 	t.JZ(LabelRef("done"))
 	t.products(0)
 	t.Label("done")
+}
+
+// splitRounds cuts the rounds of the loop into those that fetch, whose number it
+// returns, and the others. With none of the first it jumps to the second.
+func (t *tileGen) splitRounds() reg.Register {
+	t.ahead = t.GP64()
+	t.field(offAhead, t.ahead)
+	t.step = t.stride(offStep)
+	depth, all := t.GP64(), t.GP64()
+	t.field(offK, all)
+	t.SHRQ(Imm(1), all)
+	t.field(offFetch, depth)
+	t.CMPQ(depth, all)
+	t.CMOVQGT(all, depth)
+	t.SUBQ(depth, all)
+	t.MOVQ(all, t.rounds)
+	t.TESTQ(depth, depth)
+	t.JZ(LabelRef("idle"))
+	return depth
 }
 
 // products adds the products of one k, u steps ahead.
