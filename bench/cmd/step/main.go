@@ -5,10 +5,12 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime/pprof"
 	"slices"
 	"strings"
 	"time"
@@ -19,6 +21,7 @@ import (
 type options struct {
 	config, root, python, json string
 	optimizers, threads        string
+	profile                    string
 	rounds, steps              int
 	quick                      bool
 }
@@ -33,6 +36,7 @@ func main() {
 	flag.StringVar(&o.threads, "threads", "1,2", "thread counts")
 	flag.IntVar(&o.rounds, "rounds", 5, "rounds of each pair")
 	flag.IntVar(&o.steps, "steps", 10, "steps in a round; a multiple of the refresh interval")
+	flag.StringVar(&o.profile, "cpuprofile", "", "write a profile of our side to `file`")
 	flag.BoolVar(&o.quick, "quick", false, "two rounds, no search for PyTorch's best configuration (eager)")
 	flag.Parse()
 	if o.quick {
@@ -41,10 +45,26 @@ func main() {
 	if o.config == "" {
 		o.config = filepath.Join(o.root, "configs", "bench-d256.yaml")
 	}
-	if err := run(&o); err != nil {
+	if err := profiled(&o); err != nil {
 		fmt.Fprintln(os.Stderr, "step:", err)
 		os.Exit(1)
 	}
+}
+
+func profiled(o *options) error {
+	if o.profile == "" {
+		return run(o)
+	}
+	f, err := os.Create(o.profile)
+	if err != nil {
+		return err
+	}
+	if err := pprof.StartCPUProfile(f); err != nil {
+		return err
+	}
+	err = run(o)
+	pprof.StopCPUProfile()
+	return errors.Join(err, f.Close())
 }
 
 // row is one line of the table; times in seconds.
@@ -124,7 +144,6 @@ func (rep *report) measure(o *options, c *config.Config, python string) (*row, e
 	if _, err := us.run(12); err != nil {
 		return nil, err
 	}
-	us.allocs, us.timed = 0, 0
 	r := &row{Optimizer: c.Optimizer.Name, Threads: threads}
 	them := rep.bestPeer(o, c, python)
 	var ours, theirs [][]float64
@@ -146,7 +165,11 @@ func (rep *report) measure(o *options, c *config.Config, python string) (*row, e
 		time.Sleep(quiet)
 	}
 	r.Ours, r.Loss = summary(ours), us.last
-	r.Allocs = float64(us.allocs) / float64(us.timed)
+	n, err := us.allocations(o.steps)
+	if err != nil {
+		return nil, err
+	}
+	r.Allocs = float64(n) / float64(o.steps)
 	if them != nil {
 		s := summary(theirs)
 		r.Peer, r.Variant = &s, them.name

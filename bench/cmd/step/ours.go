@@ -3,6 +3,7 @@ package main
 import (
 	"math/rand/v2"
 	"runtime"
+	"strings"
 	"time"
 
 	"github.com/asteria-runtime/asteria/gemm"
@@ -26,8 +27,6 @@ type ours struct {
 	rng    *rand.Rand
 	steps  int64
 	last   float64 // loss of the last step
-	allocs uint64  // heap allocations in timed steps
-	timed  uint64
 }
 
 func newOurs(c *config.Config, threads int) (*ours, error) {
@@ -64,8 +63,6 @@ func optimizer(c *config.Config, o *ours) (param.Optimizer, error) {
 // the other side.
 func (o *ours) run(n int) ([]float64, error) {
 	times := make([]float64, n)
-	var before, after runtime.MemStats
-	runtime.ReadMemStats(&before)
 	for i := range times {
 		for j := range o.batch.Tokens {
 			o.batch.Tokens[j] = o.rng.Int32N(int32(o.model.Config().VocabSize))
@@ -76,9 +73,6 @@ func (o *ours) run(n int) ([]float64, error) {
 		}
 		times[i] = time.Since(start).Seconds()
 	}
-	runtime.ReadMemStats(&after)
-	o.allocs += after.Mallocs - before.Mallocs
-	o.timed += uint64(n)
 	return times, nil
 }
 
@@ -92,6 +86,58 @@ func (o *ours) step() error {
 	o.last = s.CE / o.loss.Divisor
 	o.clip.Clip(o.clip.Norm(), o.steps)
 	return o.opt.Step(o.steps, o.lr)
+}
+
+// allocations returns the heap objects that n steps allocate, by the runtime's
+// profile of every allocation. What the runtime allocates for itself is not
+// counted: stacks of new threads, and the record of a goroutine that parks, which
+// it keeps for reuse until the next collection.
+func (o *ours) allocations(n int) (int64, error) {
+	rate := runtime.MemProfileRate
+	runtime.MemProfileRate = 1
+	defer func() { runtime.MemProfileRate = rate }()
+	before := profiledObjects()
+	if _, err := o.run(n); err != nil {
+		return 0, err
+	}
+	// The times that run returns are one object of our own.
+	return profiledObjects() - before - 1, nil
+}
+
+func profiledObjects() (objects int64) {
+	// An allocation enters the profile two collections later.
+	runtime.GC()
+	runtime.GC()
+	records := make([]runtime.MemProfileRecord, 4096)
+	n, ok := runtime.MemProfile(records, true)
+	for !ok {
+		records = make([]runtime.MemProfileRecord, 2*n)
+		n, ok = runtime.MemProfile(records, true)
+	}
+	for _, r := range records[:n] {
+		if inStep(r.Stack()) {
+			objects += r.AllocObjects
+		}
+	}
+	return objects
+}
+
+// inStep reports whether the stack is that of an allocation by our code: below run,
+// or on a worker of the engine.
+func inStep(stack []uintptr) bool {
+	frames := runtime.CallersFrames(stack)
+	for {
+		f, more := frames.Next()
+		if f.Function == "runtime.acquireSudog" {
+			return false
+		}
+		if strings.HasSuffix(f.Function, "(*ours).run") || strings.Contains(f.Function, "asteria/gemm.") {
+			return true
+		}
+		if !more {
+			return false
+		}
+	}
 }
 
 func (o *ours) close() {
