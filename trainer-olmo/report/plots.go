@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"image/color"
+	"image/png"
 	"math"
 	"slices"
 
@@ -66,12 +67,12 @@ func Figures(runs []*Run) ([]Figure, error) {
 		for i, r := range runs {
 			lines = append(lines, f.lines(r, palette[i%len(palette)])...)
 		}
-		png, err := drawLines(f.title, f.x, f.y, f.log, lines)
+		picture, err := drawLines(f.title, f.x, f.y, f.log, lines)
 		if err != nil {
 			return nil, fmt.Errorf("report: %s: %w", f.file, err)
 		}
-		if png != nil {
-			out = append(out, Figure{f.file, f.title, f.caption, png})
+		if picture != nil {
+			out = append(out, Figure{f.file, f.title, f.caption, picture})
 		}
 	}
 	hist, err := histogram(runs)
@@ -244,10 +245,7 @@ func margin(lo, hi float64, log bool, n int) (float64, float64) {
 }
 
 func addLine(p *plot.Plot, l line) error {
-	drawn, err := plotter.NewLine(thin(l.points))
-	if err != nil {
-		return err
-	}
+	drawn := &curve{XYs: thin(l.points), LineStyle: plotter.DefaultLineStyle}
 	drawn.Color, drawn.Width = l.color, vg.Points(1.4)
 	if l.faint {
 		pale := l.color
@@ -298,6 +296,7 @@ func render(p *plot.Plot) ([]byte, error) {
 	area := draw.Crop(draw.New(canvas), 8, -14, 6, -8)
 	p.Draw(area)
 	var b bytes.Buffer
-	_, err := vgimg.PngCanvas{Canvas: canvas}.WriteTo(&b)
+	encoder := png.Encoder{CompressionLevel: png.BestSpeed}
+	err := encoder.Encode(&b, canvas.Image())
 	return b.Bytes(), err
 }
