@@ -7,6 +7,7 @@ import (
 	"unsafe"
 
 	"github.com/asteria-runtime/asteria/gemm"
+	"github.com/asteria-runtime/asteria/invroot"
 	"github.com/asteria-runtime/asteria/kron"
 )
 
@@ -171,31 +172,45 @@ func addWorkers[T gemm.Float](l *Line, blocks []*kron.Block[T], workers int, o O
 	l.Bytes[ClassScratch] += each * elem * scratch
 	l.Bytes[ClassJobs] += each * (elem*(int64(elements)-scratch) + int64(unsafe.Sizeof(int(0)))*int64(indices))
 	l.Bytes[ClassSolver] += each * solverBytes(int64(largestFactor(blocks)), elem, o)
-	l.Bytes[ClassKernels] += each * kernelBytes(o)
+	l.Bytes[ClassKernels] += each * kernelBytes(elem, o)
 }
 
 // solverBytes is a solver's working memory for orders up to n: four matrices
 // and about 360 vectors (reflectors, the recursion of divide and conquer), 200
-// more for the panels of a QR, a fifth matrix for the QR algorithm. Roots of badly
-// conditioned float32 factors need all but the panels in float64, too.
+// more for the panels of a QR, a fifth matrix for the QR algorithm; and all but
+// those panels once more in float64 where float32 may not suffice.
 func solverBytes(n, elem int64, o Options) int64 {
 	core := 4*n*n + 360*n
-	switch {
-	case o.Method == kron.Shampoo && elem == 4:
-		return (elem + 8) * core
-	case o.Method == kron.Shampoo:
-		return elem * core
-	case o.Method == kron.EigenShampoo:
-		core += n * n
+	total := elem * core
+	if o.Method != kron.Shampoo {
+		total += elem * 200 * n
 	}
-	return elem * (core + 200*n)
+	if onlyQR(o) {
+		total += elem * n * n
+	}
+	if usesDouble(elem, o) {
+		total += 8 * core
+	}
+	return total
+}
+
+// onlyQR reports whether refreshes run the QR algorithm and nothing else.
+func onlyQR(o Options) bool {
+	return o.Method == kron.EigenShampoo && o.Kron.Basis == kron.RefreshQR
+}
+
+// usesDouble reports whether a float32 solver will meet a matrix that it sends
+// to float64: the first factors are rank deficient, so that every method meets
+// one, except where only the QR algorithm runs.
+func usesDouble(elem int64, o Options) bool {
+	return elem == 4 && (o.Solver.Precision == invroot.Double || (o.Solver.Precision == invroot.Auto && !onlyQR(o)))
 }
 
 // kernelBytes is what an engine packs panels into, once its products are too
 // large for the caches; it hardly depends on the shapes.
-func kernelBytes(o Options) int64 {
-	if o.Method == kron.Shampoo {
-		return 512 << 10 // in both precisions
+func kernelBytes(elem int64, o Options) int64 {
+	if usesDouble(elem, o) {
+		return 768 << 10
 	}
 	return 256 << 10
 }
