@@ -2,6 +2,7 @@ package safetensors
 
 import (
 	"encoding/json"
+	"errors"
 	"math"
 	"os"
 	"path/filepath"
@@ -73,6 +74,9 @@ func checkImport[T gemm.Float](t *testing.T, dir string) {
 	t.Helper()
 	want := readExpectation(t, dir)
 	data, err := os.ReadFile(want.file)
+	if errors.Is(err, os.ErrNotExist) {
+		t.Skipf("EXPECTED.txt names %s, which is not there", want.file)
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
