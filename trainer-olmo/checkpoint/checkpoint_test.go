@@ -463,8 +463,8 @@ func saveOps(t *testing.T) int {
 	return f.ops
 }
 
-// TestA27FailedSaveKeepsThePrevious lets each single operation of a save fail.
-func TestA27FailedSaveKeepsThePrevious(t *testing.T) {
+// TestA27_FailedSaveKeepsThePrevious lets each single operation of a save fail.
+func TestA27_FailedSaveKeepsThePrevious(t *testing.T) {
 	for op := 1; op <= saveOps(t); op++ {
 		dir, f := t.TempDir(), newFaultFS()
 		s := mustOpen(t, dir, Options{FS: f, Keep: 1})
@@ -492,9 +492,9 @@ func TestA27FailedSaveKeepsThePrevious(t *testing.T) {
 	}
 }
 
-// TestA27KilledSaveKeepsThePrevious stops the process before or after each single
+// TestA27_KilledSaveKeepsThePrevious stops the process before or after each single
 // operation of a save, also of one that replaces the same step.
-func TestA27KilledSaveKeepsThePrevious(t *testing.T) {
+func TestA27_KilledSaveKeepsThePrevious(t *testing.T) {
 	ops := saveOps(t)
 	for op := 1; op <= ops+2; op++ {
 		for _, after := range []bool{false, true} {
@@ -522,8 +522,8 @@ func TestA27KilledSaveKeepsThePrevious(t *testing.T) {
 	}
 }
 
-// TestA27FullDisk runs out of space at growing sizes.
-func TestA27FullDisk(t *testing.T) {
+// TestA27_FullDisk runs out of space at growing sizes.
+func TestA27_FullDisk(t *testing.T) {
 	dir, f := t.TempDir(), newFaultFS()
 	s := mustOpen(t, dir, Options{FS: f})
 	if err := s.Save(state(1, 1)); err != nil {

@@ -169,9 +169,9 @@ func regradTiny(ps []param.Param[float32]) {
 	}
 }
 
-// TestA05ZeroGradient has no gradient on the first step, on step 5, and for one
+// TestA05_ZeroGradient has no gradient on the first step, on step 5, and for one
 // parameter only.
-func TestA05ZeroGradient(t *testing.T) {
+func TestA05_ZeroGradient(t *testing.T) {
 	const lr, wd = 1e-2, 0.1
 	ps := randomParams[float32](4)
 	opt := NewAdamW(ps, AdamWOptions{WeightDecay: wd})

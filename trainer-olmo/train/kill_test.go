@@ -1,8 +1,11 @@
 package train
 
 import (
+	"bufio"
+	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -28,6 +31,7 @@ func TestHelperTrain(t *testing.T) {
 	if folder == "" {
 		t.Skip("runs only as the child of TestKilledRunsContinue")
 	}
+	fmt.Println("ready")
 	mustRun(t, testConfig(t, folder, killOverrides(os.Getenv(killOptimizer))...), Options{})
 }
 
@@ -47,7 +51,7 @@ func TestKilledRunsContinue(t *testing.T) {
 			mustRun(t, testConfig(t, whole, killOverrides(optimizer)...), Options{})
 			done := 0
 			for kill := range kills {
-				ended := killOnce(t, folder, optimizer, time.Duration(30+r.IntN(250))*time.Millisecond)
+				ended := killOnce(t, folder, optimizer, time.Duration(10+r.IntN(250))*time.Millisecond)
 				if ended {
 					done++
 					if err := os.RemoveAll(folder); err != nil { // it got to the end: begin again
@@ -81,22 +85,27 @@ func killOnce(t *testing.T, folder, optimizer string, after time.Duration) bool 
 	t.Helper()
 	cmd := exec.Command(os.Args[0], "-test.run=^TestHelperTrain$")
 	cmd.Env = append(os.Environ(), killFolder+"="+folder, killOptimizer+"="+optimizer)
-	out, err := os.CreateTemp(t.TempDir(), "out")
+	var rest bytes.Buffer
+	out, err := cmd.StdoutPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer out.Close()
-	cmd.Stdout, cmd.Stderr = out, out
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
+	in := bufio.NewReader(out)
+	if line, err := in.ReadString('\n'); line != "ready\n" {
+		t.Fatalf("the child says %q, %v", line, err)
 	}
 	time.Sleep(after)
 	killErr := cmd.Process.Kill()
+	if _, err := rest.ReadFrom(in); err != nil {
+		t.Fatal(err)
+	}
 	err = cmd.Wait()
 	if cmd.ProcessState.Exited() {
-		text, _ := os.ReadFile(out.Name())
 		if err != nil {
-			t.Fatalf("the child failed: %v\n%s", err, text)
+			t.Fatalf("the child failed: %v\n%s", err, &rest)
 		}
 		return true
 	}

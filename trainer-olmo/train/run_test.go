@@ -355,10 +355,10 @@ func TestSkipStepRuleSurvivesAResume(t *testing.T) {
 	}
 }
 
-// TestA26ResumeKeepsEveryCounter stops at step 58 and compares step 59 with a run
+// TestA26_ResumeKeepsEveryCounter stops at step 58 and compares step 59 with a run
 // that was not stopped: all sections, so all counters, moments and settings that
 // are state, bit for bit.
-func TestA26ResumeKeepsEveryCounter(t *testing.T) {
+func TestA26_ResumeKeepsEveryCounter(t *testing.T) {
 	for _, name := range allOptimizers {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -424,8 +424,8 @@ func sameBits(a, b []float32) bool {
 	return true
 }
 
-// TestA28LearningRateIsThatOfTheStep resumes at the corners of a schedule.
-func TestA28LearningRateIsThatOfTheStep(t *testing.T) {
+// TestA28_LearningRateIsThatOfTheStep resumes at the corners of a schedule.
+func TestA28_LearningRateIsThatOfTheStep(t *testing.T) {
 	common := []string{
 		"train.steps=1000", "scheduler.warmup=100", "scheduler.name=cosine", "model.d_model=4", "model.n_layers=1", "model.n_heads=1",
 		"model.hidden_size=4", fmt.Sprintf("train.global_batch_size=%d", testSeq),
