@@ -82,6 +82,8 @@ func everyMethod() map[string]kron.Options {
 		"soap":             {Every: 3, WeightDecay: 0.1},
 		"soap eigen":       {Every: 3, Momentum: kron.MomentumEigen},
 		"soap eigh":        {Every: 2, Basis: kron.RefreshEigh},
+		"soap no moment":   {Every: 3, Betas: [2]float64{0, 0.9}, Momentum: kron.MomentumEigen},
+		"kl no moment":     {Method: kron.KLShampoo, Every: 3, Betas: [2]float64{0, 0.9}},
 		"soap normalized":  {Every: 3, NormalizeUpdate: true, NoBiasCorrection: true},
 		"shampoo adam":     {Method: kron.Shampoo, Every: 3, WeightDecay: 0.1},
 		"shampoo plain":    {Method: kron.Shampoo, Every: 3, Graft: kron.Graft{Type: kron.GraftNone}, Beta3: 0.5},

@@ -27,7 +27,8 @@ type Ops[T gemm.Float] interface {
 
 	// ScaleMode multiplies x[p,i,q] by s[i], with x of shape pre×len(s)×post.
 	ScaleMode(x []T, pre, post int, s []T)
-	// SquaresMode sets dst[i] = Σ x[p,i,q]² over p and q.
+	// SquaresMode sets dst[i] = Σ x[p,i,q]² over p and q, and waits: the host
+	// reads dst next.
 	SquaresMode(dst, x []T, pre, post int)
 	// PermuteMode sets dst[p,i,q] = x[p,perm[i],q]; dst must not overlap x.
 	PermuteMode(dst, x []T, pre, post int, perm []int)

@@ -108,7 +108,8 @@ func (b *Block[T]) NewJob() *Job[T] {
 }
 
 // Snapshot copies what a refresh of the block reads now, at its adoption
-// point, into s. Factors are mirrored to full matrices and, for Shampoo and
+// point, into s, on the host: with operations that are asynchronous, Sync comes
+// first. Factors are mirrored to full matrices and, for Shampoo and
 // EigenShampoo, divided by their bias correction. It returns an error that
 // matches [ErrNonFinite] when a factor is not finite: such a block must not be
 // refreshed, and [Block.Fail] counts it.

@@ -261,7 +261,7 @@ func (r *Runtime[T]) Step(step int64, lr float64) error {
 	for _, u := range r.alone {
 		r.wide.step(u, lr)
 	}
-	r.eng.Run(len(r.queue), (*blocks[T])(r))
+	r.eng.Run(len(r.queue), (*queued[T])(r))
 	if err := r.aux.Step(step, lr*or(r.opts.AuxLR, 1)); err != nil {
 		return err
 	}
@@ -273,13 +273,13 @@ func (r *Runtime[T]) Step(step int64, lr float64) error {
 	return nil
 }
 
-// blocks is the runtime as the engine's task: one chunk is one block. A block's
-// arithmetic is the same on every worker, so the bits do not depend on which
-// one takes it.
-type blocks[T gemm.Float] Runtime[T]
+// queued is the runtime as the engine's task: one chunk is one block of the
+// queue. A block's arithmetic is the same on every worker, so the bits do not
+// depend on which one takes it.
+type queued[T gemm.Float] Runtime[T]
 
 // Do implements [gemm.Task].
-func (b *blocks[T]) Do(chunk, worker int) { b.workers[worker].step(b.queue[chunk], b.lr) }
+func (q *queued[T]) Do(chunk, worker int) { q.workers[worker].step(q.queue[chunk], q.lr) }
 
 // step runs one block's step with the refresh inside it.
 func (w *worker[T]) step(u *unit[T], lr float64) {
