@@ -109,7 +109,7 @@ func (s *Solver[T]) Orthogonalize(ctx context.Context, dst, g gemm.Matrix[T], st
 
 // Polar sets dst to the orthogonal polar factor U*Vᵀ of the m×n matrix g = U*Σ*Vᵀ of full rank:
 // Polar Express steps for singular values down to 1e-6 of ‖g‖_F, then NewtonSchulz until
-// max|XXᵀ-I| is at rounding level. It fails with ErrNotConverged when g is rank deficient.
+// max|XXᵀ-I| is at rounding level. Auto precision means float64 here. It fails with ErrNotConverged when g is rank deficient.
 func (s *Solver[T]) Polar(ctx context.Context, dst, g gemm.Matrix[T]) (Report, error) {
 	steps, err := PolarExpress(1e-6, 12, 0)
 	if err != nil {
@@ -127,6 +127,9 @@ func (s *Solver[T]) orthogonalize(ctx context.Context, dst, g gemm.Matrix[T], st
 		panic("invroot: order exceeds the solver's limit")
 	}
 	rep := Report{Precision: s.first()}
+	if polish > 0 && s.opts.Precision == Auto {
+		rep.Precision = Double // the polar factor magnifies rounding by the condition number
+	}
 	switch {
 	case !finite(g):
 		return rep, ErrNonFinite
