@@ -272,6 +272,10 @@ type refreshFile struct {
 	} `json:"tolerance"`
 	Soap []struct {
 		Name     string      `json:"name"`
+		Rows     int         `json:"rows"`
+		Cols     int         `json:"cols"`
+		M        []float64   `json:"exp_avg_in_old_eigenbasis"`
+		V        []float64   `json:"exp_avg_sq_in_old_eigenbasis"`
 		GG       [][]float64 `json:"GG"`
 		Q        [][]float64 `json:"Q_old"`
 		Expected struct {
