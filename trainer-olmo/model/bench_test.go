@@ -50,3 +50,26 @@ func BenchmarkLossGrad(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkDecode is one token after 100 to 255 others; now and then it reads the
+// first 100 again.
+func BenchmarkDecode(b *testing.B) {
+	m := benchModel[float32](b, benchConfig(), 1)
+	d, err := m.NewDecoder(256)
+	if err != nil {
+		b.Fatal(err)
+	}
+	logits, prompt := make([]float32, 4096), benchBatch(1, 100, 4096).Tokens
+	b.ReportAllocs()
+	for b.Loop() {
+		if d.Len()+1 > d.Room() || d.Len() == 0 {
+			d.Reset()
+			if err := d.Append(prompt, logits); err != nil {
+				b.Fatal(err)
+			}
+		}
+		if err := d.Append(prompt[:1], logits); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

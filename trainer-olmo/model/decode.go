@@ -76,6 +76,6 @@ func (d *Decoder[T]) Append(tokens []int32, logits []T) error {
 		tokens = tokens[n:]
 	}
 	last := d.w.normed[(d.w.seq-1)*c.DModel : d.w.seq*c.DModel]
-	gemm.Mul(d.m.eng, false, true, 1, gemm.MatrixOf(1, c.DModel, last), d.m.out.value, 0, gemm.MatrixOf(1, c.VocabSize, logits))
+	d.m.run.project(1, logits, last, d.m.out.value, 0)
 	return nil
 }

@@ -15,6 +15,7 @@ type pass[T gemm.Float] struct {
 	m *Model[T]
 	w *work[T]
 
+	dots   dotsTask[T]
 	embed  embedTask[T]
 	norm   normTask[T]
 	split  splitTask[T]
@@ -39,10 +40,44 @@ func (p *pass[T]) rows(t gemm.Task) {
 // span is the tokens of a chunk.
 func span(chunk, n int) (lo, hi int) { return chunk * rowChunk, min(chunk*rowChunk+rowChunk, n) }
 
-// linear sets y = x*Wᵀ + beta*y.
+// fewTokens is the number of tokens below which a product reads each weight once
+// from where it lies: packing a matrix costs more than using it so few times.
+const fewTokens = 4
+
+// linear sets y = x*Wᵀ + beta*y, beta 0 or 1.
 func (p *pass[T]) linear(y, x []T, w gemm.Matrix[T], beta T) {
-	n := p.w.tokens()
+	p.project(p.w.tokens(), y, x, w, beta)
+}
+
+// project is linear for n tokens.
+func (p *pass[T]) project(n int, y, x []T, w gemm.Matrix[T], beta T) {
+	if n < fewTokens {
+		p.dots = dotsTask[T]{x: gemm.MatrixOf(n, w.Cols, x), w: w, y: gemm.MatrixOf(n, w.Rows, y), add: beta != 0}
+		p.m.eng.Run((w.Rows+rowChunk-1)/rowChunk, &p.dots)
+		return
+	}
 	gemm.Mul(p.m.eng, false, true, 1, gemm.MatrixOf(n, w.Cols, x), w, beta, gemm.MatrixOf(n, w.Rows, y))
+}
+
+// dotsTask sets a chunk of columns of y to dot products of rows of x and w, or
+// adds them.
+type dotsTask[T gemm.Float] struct {
+	x, w, y gemm.Matrix[T]
+	add     bool
+}
+
+func (t *dotsTask[T]) Do(chunk, _ int) {
+	lo, hi := span(chunk, t.w.Rows)
+	for j := lo; j < hi; j++ {
+		row := t.w.Row(j)
+		for i := range t.x.Rows {
+			s := vec.Dot(t.x.Row(i), row)
+			if t.add {
+				s += t.y.At(i, j)
+			}
+			t.y.Set(i, j, s)
+		}
+	}
 }
 
 // forward runs the blocks over tokens and leaves the normalised result in
