@@ -45,7 +45,7 @@ type Model struct {
 	NKVHeads          int         `yaml:"n_kv_heads" range:"[0,1048576]" doc:"key and value heads, 0 = n_heads"`
 	HeadDim           int         `yaml:"head_dim" range:"[0,1048576]" doc:"width of a head, 0 = d_model / n_heads"`
 	HiddenSize        int         `yaml:"hidden_size" range:"[0,1048576]" doc:"width of the MLP, 0 = 8/3 d_model rounded up to a multiple of 256"`
-	VocabSize         int         `yaml:"vocab_size" range:"[0,1048576]" doc:"rows of embedding and head, 0 = the byte tokenizer's"`
+	VocabSize         int         `yaml:"vocab_size" range:"[0,1048576]" doc:"rows of embedding and head, 0 = the byte tokenizer's where that is used"`
 	MaxSequenceLength int         `yaml:"max_sequence_length" range:"[0,16777216]" doc:"written to exported files, 0 = data.sequence_length"`
 	RopeTheta         float64     `yaml:"rope_theta" range:"[0,inf)" doc:"base of the rotary frequencies, 0 = 500000 (olmo1 10000)"`
 	RopeScaling       RopeScaling `yaml:"rope_scaling" doc:"YaRN scaling of the layers with full attention"`
@@ -83,7 +83,7 @@ type Data struct {
 	Paths           []string       `yaml:"paths" doc:"token files (raw little-endian), or text files, which are tokenized into the cache first"`
 	ExpandGlob      bool           `yaml:"expand_glob" doc:"each of paths is a shell pattern"`
 	LabelMaskPaths  []string       `yaml:"label_mask_paths" doc:"for each token file a file of bool bytes, 0 = do not predict"`
-	Tokenizer       string         `yaml:"tokenizer" doc:"byte, or the path of a tokenizer.json"`
+	Tokenizer       string         `yaml:"tokenizer" doc:"byte, or the path of a tokenizer.json; empty = byte for text, none for token files"`
 	DType           string         `yaml:"dtype" oneof:"auto uint8 uint16 uint32 uint64" doc:"width of the token files; auto = the smallest that holds the vocabulary"`
 	EOS             int            `yaml:"eos_token_id" range:"[-1,inf)" doc:"end-of-document token, -1 = the tokenizer's"`
 	Pad             int            `yaml:"pad_token_id" range:"[-1,inf)" doc:"padding token, -1 = the tokenizer's"`

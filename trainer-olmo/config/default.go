@@ -42,7 +42,7 @@ func defaultModel() Model {
 
 func defaultData() Data {
 	return Data{
-		Tokenizer: "byte", DType: "auto", EOS: -1, Pad: -1, BOS: -1, Kind: "fsl", SequenceLength: 1024,
+		DType: "auto", EOS: -1, Pad: -1, BOS: -1, Kind: "fsl", SequenceLength: 1024,
 		LongDocStrategy: "truncate", SourceGroupSize: 1, Order: "core", SourceSeed: -1, HeldOut: 0.05, Check: "auto",
 		InstanceFilter: InstanceFilter{MaxPeriod: 13, MinPeriod: 1, MaxCount: 32},
 	}

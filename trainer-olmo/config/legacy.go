@@ -6,6 +6,8 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+
+	"github.com/asteria-runtime/asteria/trainer-olmo/tokenizer"
 )
 
 // legacyMarks are keys that only the legacy trainer has. Two of them make a
@@ -257,7 +259,7 @@ func (t *translator) refuseModel() {
 func (t *translator) data() Data {
 	o, m := &t.old.Data, &t.old.Model
 	d := defaultData()
-	d.Tokenizer = or(t.old.Tokenizer.Identifier, d.Tokenizer)
+	d.Tokenizer = t.tokenizer()
 	d.Paths = append(d.Paths, o.Paths...)
 	if sets := t.tree.path("data.datasets"); sets != nil {
 		d.Paths = append(d.Paths, t.datasets("data.datasets", sets)...)
@@ -279,6 +281,21 @@ func (t *translator) data() Data {
 		"data.custom_dataset", "custom datasets are not supported")
 	t.refuse(o.PadDirection == "left" && len(d.LabelMaskPaths) > 0, "data.pad_direction", "left is not supported with label masks")
 	return d
+}
+
+// tokenizer is the file that the identifier names, when it is on this machine;
+// training on token files works without. For a known tokenizer its EOS is
+// compared all the same: official OLMo-1 files name one whose EOS is another.
+func (t *translator) tokenizer() string {
+	id := t.old.Tokenizer.Identifier
+	if id == "" || exists(id) {
+		return id
+	}
+	t.notice("tokenizer.identifier: %s is not on this machine; ids are checked against the vocabulary only", id)
+	if k, ok := tokenizer.Lookup(id); ok && k.EOS != t.old.Model.EOS {
+		t.notice("tokenizer.identifier: %s ends documents with %d, model.eos_token_id is %d, which is used", id, k.EOS, t.old.Model.EOS)
+	}
+	return ""
 }
 
 // datasets lists the files of a {label: [paths]} mapping, labels in order.

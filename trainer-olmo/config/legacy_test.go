@@ -41,6 +41,9 @@ func TestTheOfficialOLMo1BFileIsAcceptedAsItIs(t *testing.T) {
 	if c.Loss != (Loss{ZLoss: 0, Divisor: "tokens"}) || c.Data.Order != "legacy" || len(c.Eval.Paths) == 0 {
 		t.Errorf("loss %+v, order %s, %d evaluation files", c.Loss, c.Data.Order, len(c.Eval.Paths))
 	}
+	if all := strings.Join(c.Notices, "\n"); !strings.Contains(all, "ends documents with 0, model.eos_token_id is 50279") {
+		t.Errorf("the contradiction about EOS is not told:\n%s", all)
+	}
 	if c.SaveFolder != "runs/OLMo-1B" {
 		t.Errorf("save_folder %q", c.SaveFolder)
 	}
@@ -56,6 +59,7 @@ func TestLegacyRulesAreToldOnce(t *testing.T) {
 		"an OLMo train.py configuration", "precision: amp_bf16 runs as float32", "auxiliary_loss_multiplier: 1e-05 has no effect",
 		"known keys without effect here: model.flash_attention", "wandb", "fused_loss", "downstream tasks are not run here: piqa",
 		"device_train_microbatch_size: 12 does not divide the batch of 64 sequences; 8 is used", "save_folder: none of the file's folders exists",
+		"tokenizer.json is not on this machine",
 	} {
 		if strings.Count(all, want) != 1 {
 			t.Errorf("%q is said %d times in\n%s", want, strings.Count(all, want), all)

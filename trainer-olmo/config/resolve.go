@@ -2,6 +2,7 @@ package config
 
 import (
 	"reflect"
+	"slices"
 
 	"github.com/asteria-runtime/asteria/trainer-olmo/data"
 	"github.com/asteria-runtime/asteria/trainer-olmo/model"
@@ -10,6 +11,9 @@ import (
 
 // resolve writes out the defaults that depend on other keys.
 func (c *Config) resolve() {
+	if c.Data.Tokenizer == "" && (c.Data.Corpus != "" || slices.ContainsFunc(c.Data.Paths, data.IsText)) {
+		c.Data.Tokenizer = tokenizer.ByteName
+	}
 	if c.Model.VocabSize == 0 && c.Data.Tokenizer == tokenizer.ByteName {
 		c.Model.VocabSize = tokenizer.ByteVocab
 	}

@@ -34,7 +34,7 @@ func (v *validator) fail(bad bool, key, format string, args ...any) {
 }
 
 func (v *validator) config(c *Config) {
-	v.model(&c.Model, &c.Data)
+	v.model(&c.Model)
 	v.data(&c.Data)
 	v.train(&c.Train, &c.Data)
 	v.scheduler(&c.Scheduler, &c.Optimizer)
@@ -47,7 +47,7 @@ func (v *validator) config(c *Config) {
 }
 
 // model names the missing or inconsistent sizes by key.
-func (v *validator) model(m *Model, d *Data) {
+func (v *validator) model(m *Model) {
 	sizes := []struct {
 		key string
 		n   int
@@ -57,7 +57,7 @@ func (v *validator) model(m *Model, d *Data) {
 		missing = missing || s.n == 0
 		v.fail(s.n == 0, s.key, "is not set; set it, or model.preset")
 	}
-	v.fail(m.VocabSize == 0 && d.Tokenizer != "byte", "model.vocab_size", "is not set; needed with tokenizer %s", d.Tokenizer)
+	v.fail(m.VocabSize == 0, "model.vocab_size", "is not set; only the byte tokenizer has a default")
 	if missing || m.VocabSize == 0 {
 		return
 	}

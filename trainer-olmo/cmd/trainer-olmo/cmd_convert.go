@@ -109,7 +109,7 @@ func tokensOf(path string) (safetensors.Tokens, error) {
 		return t, err
 	}
 	eos, pad := c.Data.EOS, c.Data.Pad
-	if eos < 0 || pad < 0 {
+	if c.Data.Tokenizer != "" && (eos < 0 || pad < 0) {
 		tok, err := tokenizer.Open(c.Data.Tokenizer)
 		if err != nil {
 			return t, nil // the tokenizer is not on this machine: leave the ids out

@@ -97,7 +97,9 @@ func tokenizerOf(e *env, path string) (tokenizer.Tokenizer, error) {
 		if err != nil {
 			return nil, err
 		}
-		name = c.Data.Tokenizer
+		if name = c.Data.Tokenizer; name == "" {
+			return nil, usagef("generate: %s does not name its tokenizer; set --tokenizer", path)
+		}
 	}
 	tok, err := tokenizer.Open(name)
 	return tok, notFound(err)
