@@ -6,12 +6,18 @@
 
 // func sTileByRow1x8AVX2(t *byte)
 // Requires: AVX, BMI2, CMOV, FMA3, MMX+, POPCNT
-TEXT ·sTileByRow1x8AVX2(SB), NOSPLIT, $32-8
+TEXT ·sTileByRow1x8AVX2(SB), NOSPLIT, $56-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
 	MOVQ    (AX), CX
 	MOVQ    CX, 8(SP)
+	MOVQ    24(AX), CX
+	MOVQ    CX, 16(SP)
+	MOVQ    48(AX), CX
+	MOVQ    CX, 24(SP)
+	MOVQ    152(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -19,36 +25,36 @@ TEXT ·sTileByRow1x8AVX2(SB), NOSPLIT, $32-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 16(SP)
-	MOVQ    48(AX), BX
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), CX
 	SHLQ    $0x02, CX
 	MOVQ    80(AX), SI
 	SHLQ    $0x02, SI
-	MOVQ    88(AX), DI
-	SHLQ    $0x02, DI
+	MOVQ    88(AX), CX
+	SHLQ    $0x02, CX
 
 tile:
 	MOVQ       8(SP), CX
-	MOVQ       24(AX), DX
+	MOVQ       16(SP), DX
+	MOVQ       24(SP), BX
 	VXORPS     Y0, Y0, Y0
-	MOVQ       BX, R8
-	PREFETCHT0 (R8)
-	MOVQ       152(AX), R8
-	MOVQ       176(AX), R9
-	SHLQ       $0x02, R9
-	MOVQ       96(AX), R11
-	SHRQ       $0x01, R11
-	MOVQ       184(AX), R10
-	CMPQ       R10, R11
-	CMOVQGT    R11, R10
-	SUBQ       R10, R11
-	MOVQ       R11, 24(SP)
-	TESTQ      R10, R10
+	MOVQ       BX, DI
+	PREFETCHT0 (DI)
+	MOVQ       32(SP), DI
+	MOVQ       176(AX), R8
+	SHLQ       $0x02, R8
+	MOVQ       96(AX), R10
+	SHRQ       $0x01, R10
+	MOVQ       184(AX), R9
+	CMPQ       R9, R10
+	CMOVQGT    R10, R9
+	SUBQ       R9, R10
+	MOVQ       R10, 48(SP)
+	TESTQ      R9, R9
 	JZ         idle
 
 loop:
-	PREFETCHT1   (R8)
+	PREFETCHT1   (DI)
 	VMOVUPS      (DX), Y1
 	VBROADCASTSS (CX), Y2
 	VFMADD231PS  Y2, Y1, Y0
@@ -57,20 +63,20 @@ loop:
 	VFMADD231PS  Y2, Y1, Y0
 	LEAQ         (DX)(SI*2), DX
 	ADDQ         $0x08, CX
-	ADDQ         R9, R8
-	DECQ         R10
+	ADDQ         R8, DI
+	DECQ         R9
 	JNZ          loop
 
 	// the rounds that fetch nothing touch the argument block
 idle:
-	MOVQ         AX, R8
-	XORQ         R9, R9
-	MOVQ         24(SP), R10
-	MOVQ         $0x00000000, 24(SP)
-	TESTQ        R10, R10
+	MOVQ         AX, DI
+	XORQ         R8, R8
+	MOVQ         48(SP), R9
+	MOVQ         $0x00000000, 48(SP)
+	TESTQ        R9, R9
 	JNZ          loop
-	MOVQ         96(AX), R10
-	TESTQ        $0x00000001, R10
+	MOVQ         96(AX), R9
+	TESTQ        $0x00000001, R9
 	JZ           done
 	VMOVUPS      (DX), Y1
 	VBROADCASTSS (CX), Y2
@@ -80,7 +86,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 192(AX), Y1
+	VBROADCASTSS 216(AX), Y1
 	VMULPS       Y1, Y0, Y0
 
 scaled:
@@ -97,7 +103,7 @@ scaled:
 wholeadd:
 	TESTQ        $0x00000004, CX
 	JZ           wholebeta
-	VBROADCASTSS 196(AX), Y1
+	VBROADCASTSS 220(AX), Y1
 	MOVQ         BX, CX
 	VFMADD231PS  (CX), Y1, Y0
 
@@ -108,10 +114,10 @@ wholebeta:
 
 partial:
 	MOVQ       120(AX), DX
-	LEAQ       masks<>+0(SB), R8
+	LEAQ       masks<>+0(SB), DI
 	SHLQ       $0x02, DX
-	SUBQ       DX, R8
-	VMOVUPS    128(R8), Y1
+	SUBQ       DX, DI
+	VMOVUPS    128(DI), Y1
 	TESTQ      $0x00000002, CX
 	JZ         maskedadd
 	MOVQ       BX, DX
@@ -121,7 +127,7 @@ partial:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 196(AX), Y2
+	VBROADCASTSS 220(AX), Y2
 	MOVQ         BX, DX
 	VMASKMOVPS   (DX), Y1, Y3
 	VFMADD231PS  Y3, Y2, Y0
@@ -135,29 +141,36 @@ maskedbeta:
 
 lower:
 	MOVQ       120(AX), DX
-	MOVQ       16(SP), CX
-	MOVQ       $-1, R8
-	BZHIQ      DX, R8, R8
+	MOVQ       40(SP), CX
+	MOVQ       $-1, DI
+	BZHIQ      DX, DI, DI
 	MOVQ       BX, DX
-	MOVQ       CX, R9
-	SHRQ       $0x10, R9
-	ANDQ       R8, R9
-	POPCNTQ    R9, R9
-	LEAQ       masks<>+0(SB), R8
-	SHLQ       $0x02, R9
-	SUBQ       R9, R8
-	VMOVUPS    128(R8), Y1
+	MOVQ       CX, BX
+	SHRQ       $0x10, BX
+	ANDQ       DI, BX
+	POPCNTQ    BX, BX
+	LEAQ       masks<>+0(SB), DI
+	SHLQ       $0x02, BX
+	SUBQ       BX, DI
+	VMOVUPS    128(DI), Y1
 	VMASKMOVPS Y0, Y1, (DX)
 	LEAQ       1(CX)(CX*1), CX
-	MOVQ       CX, 16(SP)
+	MOVQ       CX, 40(SP)
 
 stored:
-	ADDQ DI, BX
-
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 8(SP)
+	MOVQ 192(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 16(SP)
+	MOVQ 200(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 24(SP)
+	MOVQ 208(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -199,12 +212,18 @@ GLOBL masks<>(SB), RODATA|NOPTR, $256
 
 // func sTileByRow2x8AVX2(t *byte)
 // Requires: AVX, BMI2, CMOV, FMA3, MMX+, POPCNT
-TEXT ·sTileByRow2x8AVX2(SB), NOSPLIT, $32-8
+TEXT ·sTileByRow2x8AVX2(SB), NOSPLIT, $56-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
 	MOVQ    (AX), CX
 	MOVQ    CX, 8(SP)
+	MOVQ    24(AX), CX
+	MOVQ    CX, 16(SP)
+	MOVQ    48(AX), CX
+	MOVQ    CX, 24(SP)
+	MOVQ    152(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -212,8 +231,7 @@ TEXT ·sTileByRow2x8AVX2(SB), NOSPLIT, $32-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 16(SP)
-	MOVQ    48(AX), BX
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x02, SI
 	MOVQ    80(AX), DI
@@ -223,14 +241,15 @@ TEXT ·sTileByRow2x8AVX2(SB), NOSPLIT, $32-8
 
 tile:
 	MOVQ       8(SP), CX
-	MOVQ       24(AX), DX
+	MOVQ       16(SP), DX
+	MOVQ       24(SP), BX
 	VXORPS     Y0, Y0, Y0
 	VXORPS     Y1, Y1, Y1
 	MOVQ       BX, R9
 	PREFETCHT0 (R9)
 	ADDQ       R8, R9
 	PREFETCHT0 (R9)
-	MOVQ       152(AX), R9
+	MOVQ       32(SP), R9
 	MOVQ       176(AX), R10
 	SHLQ       $0x02, R10
 	MOVQ       96(AX), R12
@@ -239,7 +258,7 @@ tile:
 	CMPQ       R11, R12
 	CMOVQGT    R12, R11
 	SUBQ       R11, R12
-	MOVQ       R12, 24(SP)
+	MOVQ       R12, 48(SP)
 	TESTQ      R11, R11
 	JZ         idle
 
@@ -265,8 +284,8 @@ loop:
 idle:
 	MOVQ         AX, R9
 	XORQ         R10, R10
-	MOVQ         24(SP), R11
-	MOVQ         $0x00000000, 24(SP)
+	MOVQ         48(SP), R11
+	MOVQ         $0x00000000, 48(SP)
 	TESTQ        R11, R11
 	JNZ          loop
 	MOVQ         96(AX), R11
@@ -282,7 +301,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 192(AX), Y2
+	VBROADCASTSS 216(AX), Y2
 	VMULPS       Y2, Y0, Y0
 	VMULPS       Y2, Y1, Y1
 
@@ -302,7 +321,7 @@ scaled:
 wholeadd:
 	TESTQ        $0x00000004, CX
 	JZ           wholebeta
-	VBROADCASTSS 196(AX), Y2
+	VBROADCASTSS 220(AX), Y2
 	MOVQ         BX, CX
 	VFMADD231PS  (CX), Y2, Y0
 	ADDQ         R8, CX
@@ -333,7 +352,7 @@ partial:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 196(AX), Y3
+	VBROADCASTSS 220(AX), Y3
 	MOVQ         BX, DX
 	VMASKMOVPS   (DX), Y2, Y4
 	VFMADD231PS  Y4, Y3, Y0
@@ -352,41 +371,47 @@ maskedbeta:
 
 lower:
 	MOVQ       120(AX), DX
-	MOVQ       16(SP), CX
+	MOVQ       40(SP), CX
 	MOVQ       $-1, R9
 	BZHIQ      DX, R9, R9
 	MOVQ       BX, DX
-	MOVQ       CX, R10
-	SHRQ       $0x10, R10
-	ANDQ       R9, R10
-	POPCNTQ    R10, R10
-	LEAQ       masks<>+0(SB), R11
-	SHLQ       $0x02, R10
-	SUBQ       R10, R11
-	VMOVUPS    128(R11), Y2
+	MOVQ       CX, BX
+	SHRQ       $0x10, BX
+	ANDQ       R9, BX
+	POPCNTQ    BX, BX
+	LEAQ       masks<>+0(SB), R10
+	SHLQ       $0x02, BX
+	SUBQ       BX, R10
+	VMOVUPS    128(R10), Y2
 	VMASKMOVPS Y0, Y2, (DX)
 	LEAQ       1(CX)(CX*1), CX
 	ADDQ       R8, DX
-	MOVQ       CX, R10
-	SHRQ       $0x10, R10
-	ANDQ       R9, R10
-	POPCNTQ    R10, R10
+	MOVQ       CX, BX
+	SHRQ       $0x10, BX
+	ANDQ       R9, BX
+	POPCNTQ    BX, BX
 	LEAQ       masks<>+0(SB), R9
-	SHLQ       $0x02, R10
-	SUBQ       R10, R9
+	SHLQ       $0x02, BX
+	SUBQ       BX, R9
 	VMOVUPS    128(R9), Y2
 	VMASKMOVPS Y1, Y2, (DX)
 	LEAQ       1(CX)(CX*1), CX
-	MOVQ       CX, 16(SP)
+	MOVQ       CX, 40(SP)
 
 stored:
-	ADDQ R8, BX
-	ADDQ R8, BX
-
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 8(SP)
+	MOVQ 192(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 16(SP)
+	MOVQ 200(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 24(SP)
+	MOVQ 208(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -394,12 +419,18 @@ stored:
 
 // func sTileByRow3x8AVX2(t *byte)
 // Requires: AVX, BMI2, CMOV, FMA3, MMX+, POPCNT
-TEXT ·sTileByRow3x8AVX2(SB), NOSPLIT, $32-8
+TEXT ·sTileByRow3x8AVX2(SB), NOSPLIT, $56-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
 	MOVQ    (AX), CX
 	MOVQ    CX, 8(SP)
+	MOVQ    24(AX), CX
+	MOVQ    CX, 16(SP)
+	MOVQ    48(AX), CX
+	MOVQ    CX, 24(SP)
+	MOVQ    152(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -407,8 +438,7 @@ TEXT ·sTileByRow3x8AVX2(SB), NOSPLIT, $32-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 16(SP)
-	MOVQ    48(AX), BX
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x02, SI
 	MOVQ    80(AX), DI
@@ -418,7 +448,8 @@ TEXT ·sTileByRow3x8AVX2(SB), NOSPLIT, $32-8
 
 tile:
 	MOVQ       8(SP), CX
-	MOVQ       24(AX), DX
+	MOVQ       16(SP), DX
+	MOVQ       24(SP), BX
 	VXORPS     Y0, Y0, Y0
 	VXORPS     Y1, Y1, Y1
 	VXORPS     Y2, Y2, Y2
@@ -428,7 +459,7 @@ tile:
 	PREFETCHT0 (R9)
 	ADDQ       R8, R9
 	PREFETCHT0 (R9)
-	MOVQ       152(AX), R9
+	MOVQ       32(SP), R9
 	MOVQ       176(AX), R10
 	SHLQ       $0x02, R10
 	MOVQ       96(AX), R12
@@ -437,7 +468,7 @@ tile:
 	CMPQ       R11, R12
 	CMOVQGT    R12, R11
 	SUBQ       R11, R12
-	MOVQ       R12, 24(SP)
+	MOVQ       R12, 48(SP)
 	TESTQ      R11, R11
 	JZ         idle
 
@@ -467,8 +498,8 @@ loop:
 idle:
 	MOVQ         AX, R9
 	XORQ         R10, R10
-	MOVQ         24(SP), R11
-	MOVQ         $0x00000000, 24(SP)
+	MOVQ         48(SP), R11
+	MOVQ         $0x00000000, 48(SP)
 	TESTQ        R11, R11
 	JNZ          loop
 	MOVQ         96(AX), R11
@@ -486,7 +517,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 192(AX), Y3
+	VBROADCASTSS 216(AX), Y3
 	VMULPS       Y3, Y0, Y0
 	VMULPS       Y3, Y1, Y1
 	VMULPS       Y3, Y2, Y2
@@ -509,7 +540,7 @@ scaled:
 wholeadd:
 	TESTQ        $0x00000004, CX
 	JZ           wholebeta
-	VBROADCASTSS 196(AX), Y3
+	VBROADCASTSS 220(AX), Y3
 	MOVQ         BX, CX
 	VFMADD231PS  (CX), Y3, Y0
 	ADDQ         R8, CX
@@ -547,7 +578,7 @@ partial:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 196(AX), Y4
+	VBROADCASTSS 220(AX), Y4
 	MOVQ         BX, DX
 	VMASKMOVPS   (DX), Y3, Y5
 	VFMADD231PS  Y5, Y4, Y0
@@ -571,53 +602,58 @@ maskedbeta:
 
 lower:
 	MOVQ       120(AX), DX
-	MOVQ       16(SP), CX
+	MOVQ       40(SP), CX
 	MOVQ       $-1, R9
 	BZHIQ      DX, R9, R9
 	MOVQ       BX, DX
-	MOVQ       CX, R10
-	SHRQ       $0x10, R10
-	ANDQ       R9, R10
-	POPCNTQ    R10, R10
-	LEAQ       masks<>+0(SB), R11
-	SHLQ       $0x02, R10
-	SUBQ       R10, R11
-	VMOVUPS    128(R11), Y3
+	MOVQ       CX, BX
+	SHRQ       $0x10, BX
+	ANDQ       R9, BX
+	POPCNTQ    BX, BX
+	LEAQ       masks<>+0(SB), R10
+	SHLQ       $0x02, BX
+	SUBQ       BX, R10
+	VMOVUPS    128(R10), Y3
 	VMASKMOVPS Y0, Y3, (DX)
 	LEAQ       1(CX)(CX*1), CX
 	ADDQ       R8, DX
-	MOVQ       CX, R10
-	SHRQ       $0x10, R10
-	ANDQ       R9, R10
-	POPCNTQ    R10, R10
-	LEAQ       masks<>+0(SB), R11
-	SHLQ       $0x02, R10
-	SUBQ       R10, R11
-	VMOVUPS    128(R11), Y3
+	MOVQ       CX, BX
+	SHRQ       $0x10, BX
+	ANDQ       R9, BX
+	POPCNTQ    BX, BX
+	LEAQ       masks<>+0(SB), R10
+	SHLQ       $0x02, BX
+	SUBQ       BX, R10
+	VMOVUPS    128(R10), Y3
 	VMASKMOVPS Y1, Y3, (DX)
 	LEAQ       1(CX)(CX*1), CX
 	ADDQ       R8, DX
-	MOVQ       CX, R10
-	SHRQ       $0x10, R10
-	ANDQ       R9, R10
-	POPCNTQ    R10, R10
+	MOVQ       CX, BX
+	SHRQ       $0x10, BX
+	ANDQ       R9, BX
+	POPCNTQ    BX, BX
 	LEAQ       masks<>+0(SB), R9
-	SHLQ       $0x02, R10
-	SUBQ       R10, R9
+	SHLQ       $0x02, BX
+	SUBQ       BX, R9
 	VMOVUPS    128(R9), Y3
 	VMASKMOVPS Y2, Y3, (DX)
 	LEAQ       1(CX)(CX*1), CX
-	MOVQ       CX, 16(SP)
+	MOVQ       CX, 40(SP)
 
 stored:
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 8(SP)
+	MOVQ 192(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 16(SP)
+	MOVQ 200(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 24(SP)
+	MOVQ 208(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -625,12 +661,18 @@ stored:
 
 // func sTileByRow4x8AVX2(t *byte)
 // Requires: AVX, BMI2, CMOV, FMA3, MMX+, POPCNT
-TEXT ·sTileByRow4x8AVX2(SB), NOSPLIT, $32-8
+TEXT ·sTileByRow4x8AVX2(SB), NOSPLIT, $56-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
 	MOVQ    (AX), CX
 	MOVQ    CX, 8(SP)
+	MOVQ    24(AX), CX
+	MOVQ    CX, 16(SP)
+	MOVQ    48(AX), CX
+	MOVQ    CX, 24(SP)
+	MOVQ    152(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -638,8 +680,7 @@ TEXT ·sTileByRow4x8AVX2(SB), NOSPLIT, $32-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 16(SP)
-	MOVQ    48(AX), BX
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x02, SI
 	MOVQ    80(AX), DI
@@ -650,7 +691,8 @@ TEXT ·sTileByRow4x8AVX2(SB), NOSPLIT, $32-8
 
 tile:
 	MOVQ       8(SP), CX
-	MOVQ       24(AX), DX
+	MOVQ       16(SP), DX
+	MOVQ       24(SP), BX
 	VXORPS     Y0, Y0, Y0
 	VXORPS     Y1, Y1, Y1
 	VXORPS     Y2, Y2, Y2
@@ -663,7 +705,7 @@ tile:
 	PREFETCHT0 (R10)
 	ADDQ       R8, R10
 	PREFETCHT0 (R10)
-	MOVQ       152(AX), R10
+	MOVQ       32(SP), R10
 	MOVQ       176(AX), R11
 	SHLQ       $0x02, R11
 	MOVQ       96(AX), R13
@@ -672,7 +714,7 @@ tile:
 	CMPQ       R12, R13
 	CMOVQGT    R13, R12
 	SUBQ       R12, R13
-	MOVQ       R13, 24(SP)
+	MOVQ       R13, 48(SP)
 	TESTQ      R12, R12
 	JZ         idle
 
@@ -706,8 +748,8 @@ loop:
 idle:
 	MOVQ         AX, R10
 	XORQ         R11, R11
-	MOVQ         24(SP), R12
-	MOVQ         $0x00000000, 24(SP)
+	MOVQ         48(SP), R12
+	MOVQ         $0x00000000, 48(SP)
 	TESTQ        R12, R12
 	JNZ          loop
 	MOVQ         96(AX), R12
@@ -727,7 +769,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 192(AX), Y4
+	VBROADCASTSS 216(AX), Y4
 	VMULPS       Y4, Y0, Y0
 	VMULPS       Y4, Y1, Y1
 	VMULPS       Y4, Y2, Y2
@@ -753,7 +795,7 @@ scaled:
 wholeadd:
 	TESTQ        $0x00000004, CX
 	JZ           wholebeta
-	VBROADCASTSS 196(AX), Y4
+	VBROADCASTSS 220(AX), Y4
 	MOVQ         BX, CX
 	VFMADD231PS  (CX), Y4, Y0
 	ADDQ         R8, CX
@@ -798,7 +840,7 @@ partial:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 196(AX), Y5
+	VBROADCASTSS 220(AX), Y5
 	MOVQ         BX, DX
 	VMASKMOVPS   (DX), Y4, Y6
 	VFMADD231PS  Y6, Y5, Y0
@@ -827,65 +869,69 @@ maskedbeta:
 
 lower:
 	MOVQ       120(AX), DX
-	MOVQ       16(SP), CX
+	MOVQ       40(SP), CX
 	MOVQ       $-1, R10
 	BZHIQ      DX, R10, R10
 	MOVQ       BX, DX
-	MOVQ       CX, R11
-	SHRQ       $0x10, R11
-	ANDQ       R10, R11
-	POPCNTQ    R11, R11
-	LEAQ       masks<>+0(SB), R12
-	SHLQ       $0x02, R11
-	SUBQ       R11, R12
-	VMOVUPS    128(R12), Y4
+	MOVQ       CX, BX
+	SHRQ       $0x10, BX
+	ANDQ       R10, BX
+	POPCNTQ    BX, BX
+	LEAQ       masks<>+0(SB), R11
+	SHLQ       $0x02, BX
+	SUBQ       BX, R11
+	VMOVUPS    128(R11), Y4
 	VMASKMOVPS Y0, Y4, (DX)
 	LEAQ       1(CX)(CX*1), CX
 	ADDQ       R8, DX
-	MOVQ       CX, R11
-	SHRQ       $0x10, R11
-	ANDQ       R10, R11
-	POPCNTQ    R11, R11
-	LEAQ       masks<>+0(SB), R12
-	SHLQ       $0x02, R11
-	SUBQ       R11, R12
-	VMOVUPS    128(R12), Y4
+	MOVQ       CX, BX
+	SHRQ       $0x10, BX
+	ANDQ       R10, BX
+	POPCNTQ    BX, BX
+	LEAQ       masks<>+0(SB), R11
+	SHLQ       $0x02, BX
+	SUBQ       BX, R11
+	VMOVUPS    128(R11), Y4
 	VMASKMOVPS Y1, Y4, (DX)
 	LEAQ       1(CX)(CX*1), CX
 	ADDQ       R8, DX
-	MOVQ       CX, R11
-	SHRQ       $0x10, R11
-	ANDQ       R10, R11
-	POPCNTQ    R11, R11
-	LEAQ       masks<>+0(SB), R12
-	SHLQ       $0x02, R11
-	SUBQ       R11, R12
-	VMOVUPS    128(R12), Y4
+	MOVQ       CX, BX
+	SHRQ       $0x10, BX
+	ANDQ       R10, BX
+	POPCNTQ    BX, BX
+	LEAQ       masks<>+0(SB), R11
+	SHLQ       $0x02, BX
+	SUBQ       BX, R11
+	VMOVUPS    128(R11), Y4
 	VMASKMOVPS Y2, Y4, (DX)
 	LEAQ       1(CX)(CX*1), CX
 	ADDQ       R8, DX
-	MOVQ       CX, R11
-	SHRQ       $0x10, R11
-	ANDQ       R10, R11
-	POPCNTQ    R11, R11
+	MOVQ       CX, BX
+	SHRQ       $0x10, BX
+	ANDQ       R10, BX
+	POPCNTQ    BX, BX
 	LEAQ       masks<>+0(SB), R10
-	SHLQ       $0x02, R11
-	SUBQ       R11, R10
+	SHLQ       $0x02, BX
+	SUBQ       BX, R10
 	VMOVUPS    128(R10), Y4
 	VMASKMOVPS Y3, Y4, (DX)
 	LEAQ       1(CX)(CX*1), CX
-	MOVQ       CX, 16(SP)
+	MOVQ       CX, 40(SP)
 
 stored:
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 8(SP)
+	MOVQ 192(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 16(SP)
+	MOVQ 200(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 24(SP)
+	MOVQ 208(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -893,12 +939,18 @@ stored:
 
 // func sTileByRow5x8AVX2(t *byte)
 // Requires: AVX, BMI2, CMOV, FMA3, MMX+, POPCNT
-TEXT ·sTileByRow5x8AVX2(SB), NOSPLIT, $32-8
+TEXT ·sTileByRow5x8AVX2(SB), NOSPLIT, $56-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
 	MOVQ    (AX), CX
 	MOVQ    CX, 8(SP)
+	MOVQ    24(AX), CX
+	MOVQ    CX, 16(SP)
+	MOVQ    48(AX), CX
+	MOVQ    CX, 24(SP)
+	MOVQ    152(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -906,8 +958,7 @@ TEXT ·sTileByRow5x8AVX2(SB), NOSPLIT, $32-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 16(SP)
-	MOVQ    48(AX), BX
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x02, SI
 	MOVQ    80(AX), DI
@@ -918,7 +969,8 @@ TEXT ·sTileByRow5x8AVX2(SB), NOSPLIT, $32-8
 
 tile:
 	MOVQ       8(SP), CX
-	MOVQ       24(AX), DX
+	MOVQ       16(SP), DX
+	MOVQ       24(SP), BX
 	VXORPS     Y0, Y0, Y0
 	VXORPS     Y1, Y1, Y1
 	VXORPS     Y2, Y2, Y2
@@ -934,7 +986,7 @@ tile:
 	PREFETCHT0 (R10)
 	ADDQ       R8, R10
 	PREFETCHT0 (R10)
-	MOVQ       152(AX), R10
+	MOVQ       32(SP), R10
 	MOVQ       176(AX), R11
 	SHLQ       $0x02, R11
 	MOVQ       96(AX), R13
@@ -943,7 +995,7 @@ tile:
 	CMPQ       R12, R13
 	CMOVQGT    R13, R12
 	SUBQ       R12, R13
-	MOVQ       R13, 24(SP)
+	MOVQ       R13, 48(SP)
 	TESTQ      R12, R12
 	JZ         idle
 
@@ -981,8 +1033,8 @@ loop:
 idle:
 	MOVQ         AX, R10
 	XORQ         R11, R11
-	MOVQ         24(SP), R12
-	MOVQ         $0x00000000, 24(SP)
+	MOVQ         48(SP), R12
+	MOVQ         $0x00000000, 48(SP)
 	TESTQ        R12, R12
 	JNZ          loop
 	MOVQ         96(AX), R12
@@ -1004,7 +1056,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 192(AX), Y5
+	VBROADCASTSS 216(AX), Y5
 	VMULPS       Y5, Y0, Y0
 	VMULPS       Y5, Y1, Y1
 	VMULPS       Y5, Y2, Y2
@@ -1033,7 +1085,7 @@ scaled:
 wholeadd:
 	TESTQ        $0x00000004, CX
 	JZ           wholebeta
-	VBROADCASTSS 196(AX), Y5
+	VBROADCASTSS 220(AX), Y5
 	MOVQ         BX, CX
 	VFMADD231PS  (CX), Y5, Y0
 	ADDQ         R8, CX
@@ -1085,7 +1137,7 @@ partial:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 196(AX), Y6
+	VBROADCASTSS 220(AX), Y6
 	MOVQ         BX, DX
 	VMASKMOVPS   (DX), Y5, Y7
 	VFMADD231PS  Y7, Y6, Y0
@@ -1119,77 +1171,80 @@ maskedbeta:
 
 lower:
 	MOVQ       120(AX), DX
-	MOVQ       16(SP), CX
+	MOVQ       40(SP), CX
 	MOVQ       $-1, R10
 	BZHIQ      DX, R10, R10
 	MOVQ       BX, DX
-	MOVQ       CX, R11
-	SHRQ       $0x10, R11
-	ANDQ       R10, R11
-	POPCNTQ    R11, R11
-	LEAQ       masks<>+0(SB), R12
-	SHLQ       $0x02, R11
-	SUBQ       R11, R12
-	VMOVUPS    128(R12), Y5
+	MOVQ       CX, BX
+	SHRQ       $0x10, BX
+	ANDQ       R10, BX
+	POPCNTQ    BX, BX
+	LEAQ       masks<>+0(SB), R11
+	SHLQ       $0x02, BX
+	SUBQ       BX, R11
+	VMOVUPS    128(R11), Y5
 	VMASKMOVPS Y0, Y5, (DX)
 	LEAQ       1(CX)(CX*1), CX
 	ADDQ       R8, DX
-	MOVQ       CX, R11
-	SHRQ       $0x10, R11
-	ANDQ       R10, R11
-	POPCNTQ    R11, R11
-	LEAQ       masks<>+0(SB), R12
-	SHLQ       $0x02, R11
-	SUBQ       R11, R12
-	VMOVUPS    128(R12), Y5
+	MOVQ       CX, BX
+	SHRQ       $0x10, BX
+	ANDQ       R10, BX
+	POPCNTQ    BX, BX
+	LEAQ       masks<>+0(SB), R11
+	SHLQ       $0x02, BX
+	SUBQ       BX, R11
+	VMOVUPS    128(R11), Y5
 	VMASKMOVPS Y1, Y5, (DX)
 	LEAQ       1(CX)(CX*1), CX
 	ADDQ       R8, DX
-	MOVQ       CX, R11
-	SHRQ       $0x10, R11
-	ANDQ       R10, R11
-	POPCNTQ    R11, R11
-	LEAQ       masks<>+0(SB), R12
-	SHLQ       $0x02, R11
-	SUBQ       R11, R12
-	VMOVUPS    128(R12), Y5
+	MOVQ       CX, BX
+	SHRQ       $0x10, BX
+	ANDQ       R10, BX
+	POPCNTQ    BX, BX
+	LEAQ       masks<>+0(SB), R11
+	SHLQ       $0x02, BX
+	SUBQ       BX, R11
+	VMOVUPS    128(R11), Y5
 	VMASKMOVPS Y2, Y5, (DX)
 	LEAQ       1(CX)(CX*1), CX
 	ADDQ       R8, DX
-	MOVQ       CX, R11
-	SHRQ       $0x10, R11
-	ANDQ       R10, R11
-	POPCNTQ    R11, R11
-	LEAQ       masks<>+0(SB), R12
-	SHLQ       $0x02, R11
-	SUBQ       R11, R12
-	VMOVUPS    128(R12), Y5
+	MOVQ       CX, BX
+	SHRQ       $0x10, BX
+	ANDQ       R10, BX
+	POPCNTQ    BX, BX
+	LEAQ       masks<>+0(SB), R11
+	SHLQ       $0x02, BX
+	SUBQ       BX, R11
+	VMOVUPS    128(R11), Y5
 	VMASKMOVPS Y3, Y5, (DX)
 	LEAQ       1(CX)(CX*1), CX
 	ADDQ       R8, DX
-	MOVQ       CX, R11
-	SHRQ       $0x10, R11
-	ANDQ       R10, R11
-	POPCNTQ    R11, R11
+	MOVQ       CX, BX
+	SHRQ       $0x10, BX
+	ANDQ       R10, BX
+	POPCNTQ    BX, BX
 	LEAQ       masks<>+0(SB), R10
-	SHLQ       $0x02, R11
-	SUBQ       R11, R10
+	SHLQ       $0x02, BX
+	SUBQ       BX, R10
 	VMOVUPS    128(R10), Y5
 	VMASKMOVPS Y4, Y5, (DX)
 	LEAQ       1(CX)(CX*1), CX
-	MOVQ       CX, 16(SP)
+	MOVQ       CX, 40(SP)
 
 stored:
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 8(SP)
+	MOVQ 192(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 16(SP)
+	MOVQ 200(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 24(SP)
+	MOVQ 208(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -1197,12 +1252,18 @@ stored:
 
 // func sTileByRow6x8AVX2(t *byte)
 // Requires: AVX, BMI2, CMOV, FMA3, MMX+, POPCNT
-TEXT ·sTileByRow6x8AVX2(SB), NOSPLIT, $32-8
+TEXT ·sTileByRow6x8AVX2(SB), NOSPLIT, $56-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
 	MOVQ    (AX), CX
 	MOVQ    CX, 8(SP)
+	MOVQ    24(AX), CX
+	MOVQ    CX, 16(SP)
+	MOVQ    48(AX), CX
+	MOVQ    CX, 24(SP)
+	MOVQ    152(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -1210,8 +1271,7 @@ TEXT ·sTileByRow6x8AVX2(SB), NOSPLIT, $32-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 16(SP)
-	MOVQ    48(AX), BX
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x02, SI
 	MOVQ    80(AX), DI
@@ -1222,7 +1282,8 @@ TEXT ·sTileByRow6x8AVX2(SB), NOSPLIT, $32-8
 
 tile:
 	MOVQ       8(SP), CX
-	MOVQ       24(AX), DX
+	MOVQ       16(SP), DX
+	MOVQ       24(SP), BX
 	LEAQ       (CX)(SI*4), R10
 	ADDQ       SI, R10
 	VXORPS     Y0, Y0, Y0
@@ -1243,7 +1304,7 @@ tile:
 	PREFETCHT0 (R11)
 	ADDQ       R8, R11
 	PREFETCHT0 (R11)
-	MOVQ       152(AX), R11
+	MOVQ       32(SP), R11
 	MOVQ       176(AX), R12
 	SHLQ       $0x02, R12
 	MOVQ       96(AX), R14
@@ -1252,7 +1313,7 @@ tile:
 	CMPQ       R13, R14
 	CMOVQGT    R14, R13
 	SUBQ       R13, R14
-	MOVQ       R14, 24(SP)
+	MOVQ       R14, 48(SP)
 	TESTQ      R13, R13
 	JZ         idle
 
@@ -1295,8 +1356,8 @@ loop:
 idle:
 	MOVQ         AX, R11
 	XORQ         R12, R12
-	MOVQ         24(SP), R13
-	MOVQ         $0x00000000, 24(SP)
+	MOVQ         48(SP), R13
+	MOVQ         $0x00000000, 48(SP)
 	TESTQ        R13, R13
 	JNZ          loop
 	MOVQ         96(AX), R13
@@ -1320,7 +1381,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 192(AX), Y6
+	VBROADCASTSS 216(AX), Y6
 	VMULPS       Y6, Y0, Y0
 	VMULPS       Y6, Y1, Y1
 	VMULPS       Y6, Y2, Y2
@@ -1352,7 +1413,7 @@ scaled:
 wholeadd:
 	TESTQ        $0x00000004, CX
 	JZ           wholebeta
-	VBROADCASTSS 196(AX), Y6
+	VBROADCASTSS 220(AX), Y6
 	MOVQ         BX, CX
 	VFMADD231PS  (CX), Y6, Y0
 	ADDQ         R8, CX
@@ -1411,7 +1472,7 @@ partial:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 196(AX), Y7
+	VBROADCASTSS 220(AX), Y7
 	MOVQ         BX, DX
 	VMASKMOVPS   (DX), Y6, Y8
 	VFMADD231PS  Y8, Y7, Y0
@@ -1450,89 +1511,91 @@ maskedbeta:
 
 lower:
 	MOVQ       120(AX), DX
-	MOVQ       16(SP), CX
+	MOVQ       40(SP), CX
 	MOVQ       $-1, R10
 	BZHIQ      DX, R10, R10
 	MOVQ       BX, DX
-	MOVQ       CX, R11
-	SHRQ       $0x10, R11
-	ANDQ       R10, R11
-	POPCNTQ    R11, R11
-	LEAQ       masks<>+0(SB), R12
-	SHLQ       $0x02, R11
-	SUBQ       R11, R12
-	VMOVUPS    128(R12), Y6
+	MOVQ       CX, BX
+	SHRQ       $0x10, BX
+	ANDQ       R10, BX
+	POPCNTQ    BX, BX
+	LEAQ       masks<>+0(SB), R11
+	SHLQ       $0x02, BX
+	SUBQ       BX, R11
+	VMOVUPS    128(R11), Y6
 	VMASKMOVPS Y0, Y6, (DX)
 	LEAQ       1(CX)(CX*1), CX
 	ADDQ       R8, DX
-	MOVQ       CX, R11
-	SHRQ       $0x10, R11
-	ANDQ       R10, R11
-	POPCNTQ    R11, R11
-	LEAQ       masks<>+0(SB), R12
-	SHLQ       $0x02, R11
-	SUBQ       R11, R12
-	VMOVUPS    128(R12), Y6
+	MOVQ       CX, BX
+	SHRQ       $0x10, BX
+	ANDQ       R10, BX
+	POPCNTQ    BX, BX
+	LEAQ       masks<>+0(SB), R11
+	SHLQ       $0x02, BX
+	SUBQ       BX, R11
+	VMOVUPS    128(R11), Y6
 	VMASKMOVPS Y1, Y6, (DX)
 	LEAQ       1(CX)(CX*1), CX
 	ADDQ       R8, DX
-	MOVQ       CX, R11
-	SHRQ       $0x10, R11
-	ANDQ       R10, R11
-	POPCNTQ    R11, R11
-	LEAQ       masks<>+0(SB), R12
-	SHLQ       $0x02, R11
-	SUBQ       R11, R12
-	VMOVUPS    128(R12), Y6
+	MOVQ       CX, BX
+	SHRQ       $0x10, BX
+	ANDQ       R10, BX
+	POPCNTQ    BX, BX
+	LEAQ       masks<>+0(SB), R11
+	SHLQ       $0x02, BX
+	SUBQ       BX, R11
+	VMOVUPS    128(R11), Y6
 	VMASKMOVPS Y2, Y6, (DX)
 	LEAQ       1(CX)(CX*1), CX
 	ADDQ       R8, DX
-	MOVQ       CX, R11
-	SHRQ       $0x10, R11
-	ANDQ       R10, R11
-	POPCNTQ    R11, R11
-	LEAQ       masks<>+0(SB), R12
-	SHLQ       $0x02, R11
-	SUBQ       R11, R12
-	VMOVUPS    128(R12), Y6
+	MOVQ       CX, BX
+	SHRQ       $0x10, BX
+	ANDQ       R10, BX
+	POPCNTQ    BX, BX
+	LEAQ       masks<>+0(SB), R11
+	SHLQ       $0x02, BX
+	SUBQ       BX, R11
+	VMOVUPS    128(R11), Y6
 	VMASKMOVPS Y3, Y6, (DX)
 	LEAQ       1(CX)(CX*1), CX
 	ADDQ       R8, DX
-	MOVQ       CX, R11
-	SHRQ       $0x10, R11
-	ANDQ       R10, R11
-	POPCNTQ    R11, R11
-	LEAQ       masks<>+0(SB), R12
-	SHLQ       $0x02, R11
-	SUBQ       R11, R12
-	VMOVUPS    128(R12), Y6
+	MOVQ       CX, BX
+	SHRQ       $0x10, BX
+	ANDQ       R10, BX
+	POPCNTQ    BX, BX
+	LEAQ       masks<>+0(SB), R11
+	SHLQ       $0x02, BX
+	SUBQ       BX, R11
+	VMOVUPS    128(R11), Y6
 	VMASKMOVPS Y4, Y6, (DX)
 	LEAQ       1(CX)(CX*1), CX
 	ADDQ       R8, DX
-	MOVQ       CX, R11
-	SHRQ       $0x10, R11
-	ANDQ       R10, R11
-	POPCNTQ    R11, R11
+	MOVQ       CX, BX
+	SHRQ       $0x10, BX
+	ANDQ       R10, BX
+	POPCNTQ    BX, BX
 	LEAQ       masks<>+0(SB), R10
-	SHLQ       $0x02, R11
-	SUBQ       R11, R10
+	SHLQ       $0x02, BX
+	SUBQ       BX, R10
 	VMOVUPS    128(R10), Y6
 	VMASKMOVPS Y5, Y6, (DX)
 	LEAQ       1(CX)(CX*1), CX
-	MOVQ       CX, 16(SP)
+	MOVQ       CX, 40(SP)
 
 stored:
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 8(SP)
+	MOVQ 192(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 16(SP)
+	MOVQ 200(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 24(SP)
+	MOVQ 208(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -1540,12 +1603,18 @@ stored:
 
 // func sTileByCol1x8AVX2(t *byte)
 // Requires: AVX, BMI2, CMOV, FMA3, MMX+, POPCNT
-TEXT ·sTileByCol1x8AVX2(SB), NOSPLIT, $32-8
+TEXT ·sTileByCol1x8AVX2(SB), NOSPLIT, $56-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
 	MOVQ    (AX), CX
 	MOVQ    CX, 8(SP)
+	MOVQ    24(AX), CX
+	MOVQ    CX, 16(SP)
+	MOVQ    48(AX), CX
+	MOVQ    CX, 24(SP)
+	MOVQ    152(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -1553,36 +1622,36 @@ TEXT ·sTileByCol1x8AVX2(SB), NOSPLIT, $32-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 16(SP)
-	MOVQ    48(AX), BX
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x02, SI
 	MOVQ    80(AX), DI
 	SHLQ    $0x02, DI
-	MOVQ    88(AX), R8
-	SHLQ    $0x02, R8
+	MOVQ    88(AX), CX
+	SHLQ    $0x02, CX
 
 tile:
 	MOVQ       8(SP), CX
-	MOVQ       24(AX), DX
+	MOVQ       16(SP), DX
+	MOVQ       24(SP), BX
 	VXORPS     Y0, Y0, Y0
-	MOVQ       BX, R9
-	PREFETCHT0 (R9)
-	MOVQ       152(AX), R9
-	MOVQ       176(AX), R10
-	SHLQ       $0x02, R10
-	MOVQ       96(AX), R12
-	SHRQ       $0x01, R12
-	MOVQ       184(AX), R11
-	CMPQ       R11, R12
-	CMOVQGT    R12, R11
-	SUBQ       R11, R12
-	MOVQ       R12, 24(SP)
-	TESTQ      R11, R11
+	MOVQ       BX, R8
+	PREFETCHT0 (R8)
+	MOVQ       32(SP), R8
+	MOVQ       176(AX), R9
+	SHLQ       $0x02, R9
+	MOVQ       96(AX), R11
+	SHRQ       $0x01, R11
+	MOVQ       184(AX), R10
+	CMPQ       R10, R11
+	CMOVQGT    R11, R10
+	SUBQ       R10, R11
+	MOVQ       R11, 48(SP)
+	TESTQ      R10, R10
 	JZ         idle
 
 loop:
-	PREFETCHT1   (R9)
+	PREFETCHT1   (R8)
 	VMOVUPS      (DX), Y1
 	VBROADCASTSS (CX), Y2
 	VFMADD231PS  Y2, Y1, Y0
@@ -1591,20 +1660,20 @@ loop:
 	VFMADD231PS  Y2, Y1, Y0
 	LEAQ         (DX)(DI*2), DX
 	LEAQ         (CX)(SI*2), CX
-	ADDQ         R10, R9
-	DECQ         R11
+	ADDQ         R9, R8
+	DECQ         R10
 	JNZ          loop
 
 	// the rounds that fetch nothing touch the argument block
 idle:
-	MOVQ         AX, R9
-	XORQ         R10, R10
-	MOVQ         24(SP), R11
-	MOVQ         $0x00000000, 24(SP)
-	TESTQ        R11, R11
+	MOVQ         AX, R8
+	XORQ         R9, R9
+	MOVQ         48(SP), R10
+	MOVQ         $0x00000000, 48(SP)
+	TESTQ        R10, R10
 	JNZ          loop
-	MOVQ         96(AX), R11
-	TESTQ        $0x00000001, R11
+	MOVQ         96(AX), R10
+	TESTQ        $0x00000001, R10
 	JZ           done
 	VMOVUPS      (DX), Y1
 	VBROADCASTSS (CX), Y2
@@ -1614,7 +1683,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 192(AX), Y1
+	VBROADCASTSS 216(AX), Y1
 	VMULPS       Y1, Y0, Y0
 
 scaled:
@@ -1631,7 +1700,7 @@ scaled:
 wholeadd:
 	TESTQ        $0x00000004, CX
 	JZ           wholebeta
-	VBROADCASTSS 196(AX), Y1
+	VBROADCASTSS 220(AX), Y1
 	MOVQ         BX, CX
 	VFMADD231PS  (CX), Y1, Y0
 
@@ -1642,10 +1711,10 @@ wholebeta:
 
 partial:
 	MOVQ       120(AX), DX
-	LEAQ       masks<>+0(SB), R9
+	LEAQ       masks<>+0(SB), R8
 	SHLQ       $0x02, DX
-	SUBQ       DX, R9
-	VMOVUPS    128(R9), Y1
+	SUBQ       DX, R8
+	VMOVUPS    128(R8), Y1
 	TESTQ      $0x00000002, CX
 	JZ         maskedadd
 	MOVQ       BX, DX
@@ -1655,7 +1724,7 @@ partial:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 196(AX), Y2
+	VBROADCASTSS 220(AX), Y2
 	MOVQ         BX, DX
 	VMASKMOVPS   (DX), Y1, Y3
 	VFMADD231PS  Y3, Y2, Y0
@@ -1669,29 +1738,36 @@ maskedbeta:
 
 lower:
 	MOVQ       120(AX), DX
-	MOVQ       16(SP), CX
-	MOVQ       $-1, R9
-	BZHIQ      DX, R9, R9
+	MOVQ       40(SP), CX
+	MOVQ       $-1, R8
+	BZHIQ      DX, R8, R8
 	MOVQ       BX, DX
-	MOVQ       CX, R10
-	SHRQ       $0x10, R10
-	ANDQ       R9, R10
-	POPCNTQ    R10, R10
-	LEAQ       masks<>+0(SB), R9
-	SHLQ       $0x02, R10
-	SUBQ       R10, R9
-	VMOVUPS    128(R9), Y1
+	MOVQ       CX, BX
+	SHRQ       $0x10, BX
+	ANDQ       R8, BX
+	POPCNTQ    BX, BX
+	LEAQ       masks<>+0(SB), R8
+	SHLQ       $0x02, BX
+	SUBQ       BX, R8
+	VMOVUPS    128(R8), Y1
 	VMASKMOVPS Y0, Y1, (DX)
 	LEAQ       1(CX)(CX*1), CX
-	MOVQ       CX, 16(SP)
+	MOVQ       CX, 40(SP)
 
 stored:
-	ADDQ R8, BX
-
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 8(SP)
+	MOVQ 192(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 16(SP)
+	MOVQ 200(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 24(SP)
+	MOVQ 208(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -1699,12 +1775,18 @@ stored:
 
 // func sTileByCol2x8AVX2(t *byte)
 // Requires: AVX, BMI2, CMOV, FMA3, MMX+, POPCNT
-TEXT ·sTileByCol2x8AVX2(SB), NOSPLIT, $32-8
+TEXT ·sTileByCol2x8AVX2(SB), NOSPLIT, $56-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
 	MOVQ    (AX), CX
 	MOVQ    CX, 8(SP)
+	MOVQ    24(AX), CX
+	MOVQ    CX, 16(SP)
+	MOVQ    48(AX), CX
+	MOVQ    CX, 24(SP)
+	MOVQ    152(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -1712,8 +1794,7 @@ TEXT ·sTileByCol2x8AVX2(SB), NOSPLIT, $32-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 16(SP)
-	MOVQ    48(AX), BX
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x02, SI
 	MOVQ    80(AX), DI
@@ -1723,14 +1804,15 @@ TEXT ·sTileByCol2x8AVX2(SB), NOSPLIT, $32-8
 
 tile:
 	MOVQ       8(SP), CX
-	MOVQ       24(AX), DX
+	MOVQ       16(SP), DX
+	MOVQ       24(SP), BX
 	VXORPS     Y0, Y0, Y0
 	VXORPS     Y1, Y1, Y1
 	MOVQ       BX, R9
 	PREFETCHT0 (R9)
 	ADDQ       R8, R9
 	PREFETCHT0 (R9)
-	MOVQ       152(AX), R9
+	MOVQ       32(SP), R9
 	MOVQ       176(AX), R10
 	SHLQ       $0x02, R10
 	MOVQ       96(AX), R12
@@ -1739,7 +1821,7 @@ tile:
 	CMPQ       R11, R12
 	CMOVQGT    R12, R11
 	SUBQ       R11, R12
-	MOVQ       R12, 24(SP)
+	MOVQ       R12, 48(SP)
 	TESTQ      R11, R11
 	JZ         idle
 
@@ -1765,8 +1847,8 @@ loop:
 idle:
 	MOVQ         AX, R9
 	XORQ         R10, R10
-	MOVQ         24(SP), R11
-	MOVQ         $0x00000000, 24(SP)
+	MOVQ         48(SP), R11
+	MOVQ         $0x00000000, 48(SP)
 	TESTQ        R11, R11
 	JNZ          loop
 	MOVQ         96(AX), R11
@@ -1782,7 +1864,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 192(AX), Y2
+	VBROADCASTSS 216(AX), Y2
 	VMULPS       Y2, Y0, Y0
 	VMULPS       Y2, Y1, Y1
 
@@ -1802,7 +1884,7 @@ scaled:
 wholeadd:
 	TESTQ        $0x00000004, CX
 	JZ           wholebeta
-	VBROADCASTSS 196(AX), Y2
+	VBROADCASTSS 220(AX), Y2
 	MOVQ         BX, CX
 	VFMADD231PS  (CX), Y2, Y0
 	ADDQ         R8, CX
@@ -1833,7 +1915,7 @@ partial:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 196(AX), Y3
+	VBROADCASTSS 220(AX), Y3
 	MOVQ         BX, DX
 	VMASKMOVPS   (DX), Y2, Y4
 	VFMADD231PS  Y4, Y3, Y0
@@ -1852,41 +1934,47 @@ maskedbeta:
 
 lower:
 	MOVQ       120(AX), DX
-	MOVQ       16(SP), CX
+	MOVQ       40(SP), CX
 	MOVQ       $-1, R9
 	BZHIQ      DX, R9, R9
 	MOVQ       BX, DX
-	MOVQ       CX, R10
-	SHRQ       $0x10, R10
-	ANDQ       R9, R10
-	POPCNTQ    R10, R10
-	LEAQ       masks<>+0(SB), R11
-	SHLQ       $0x02, R10
-	SUBQ       R10, R11
-	VMOVUPS    128(R11), Y2
+	MOVQ       CX, BX
+	SHRQ       $0x10, BX
+	ANDQ       R9, BX
+	POPCNTQ    BX, BX
+	LEAQ       masks<>+0(SB), R10
+	SHLQ       $0x02, BX
+	SUBQ       BX, R10
+	VMOVUPS    128(R10), Y2
 	VMASKMOVPS Y0, Y2, (DX)
 	LEAQ       1(CX)(CX*1), CX
 	ADDQ       R8, DX
-	MOVQ       CX, R10
-	SHRQ       $0x10, R10
-	ANDQ       R9, R10
-	POPCNTQ    R10, R10
+	MOVQ       CX, BX
+	SHRQ       $0x10, BX
+	ANDQ       R9, BX
+	POPCNTQ    BX, BX
 	LEAQ       masks<>+0(SB), R9
-	SHLQ       $0x02, R10
-	SUBQ       R10, R9
+	SHLQ       $0x02, BX
+	SUBQ       BX, R9
 	VMOVUPS    128(R9), Y2
 	VMASKMOVPS Y1, Y2, (DX)
 	LEAQ       1(CX)(CX*1), CX
-	MOVQ       CX, 16(SP)
+	MOVQ       CX, 40(SP)
 
 stored:
-	ADDQ R8, BX
-	ADDQ R8, BX
-
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 8(SP)
+	MOVQ 192(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 16(SP)
+	MOVQ 200(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 24(SP)
+	MOVQ 208(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -1894,12 +1982,18 @@ stored:
 
 // func sTileByCol3x8AVX2(t *byte)
 // Requires: AVX, BMI2, CMOV, FMA3, MMX+, POPCNT
-TEXT ·sTileByCol3x8AVX2(SB), NOSPLIT, $32-8
+TEXT ·sTileByCol3x8AVX2(SB), NOSPLIT, $56-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
 	MOVQ    (AX), CX
 	MOVQ    CX, 8(SP)
+	MOVQ    24(AX), CX
+	MOVQ    CX, 16(SP)
+	MOVQ    48(AX), CX
+	MOVQ    CX, 24(SP)
+	MOVQ    152(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -1907,8 +2001,7 @@ TEXT ·sTileByCol3x8AVX2(SB), NOSPLIT, $32-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 16(SP)
-	MOVQ    48(AX), BX
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x02, SI
 	MOVQ    80(AX), DI
@@ -1918,7 +2011,8 @@ TEXT ·sTileByCol3x8AVX2(SB), NOSPLIT, $32-8
 
 tile:
 	MOVQ       8(SP), CX
-	MOVQ       24(AX), DX
+	MOVQ       16(SP), DX
+	MOVQ       24(SP), BX
 	VXORPS     Y0, Y0, Y0
 	VXORPS     Y1, Y1, Y1
 	VXORPS     Y2, Y2, Y2
@@ -1928,7 +2022,7 @@ tile:
 	PREFETCHT0 (R9)
 	ADDQ       R8, R9
 	PREFETCHT0 (R9)
-	MOVQ       152(AX), R9
+	MOVQ       32(SP), R9
 	MOVQ       176(AX), R10
 	SHLQ       $0x02, R10
 	MOVQ       96(AX), R12
@@ -1937,7 +2031,7 @@ tile:
 	CMPQ       R11, R12
 	CMOVQGT    R12, R11
 	SUBQ       R11, R12
-	MOVQ       R12, 24(SP)
+	MOVQ       R12, 48(SP)
 	TESTQ      R11, R11
 	JZ         idle
 
@@ -1967,8 +2061,8 @@ loop:
 idle:
 	MOVQ         AX, R9
 	XORQ         R10, R10
-	MOVQ         24(SP), R11
-	MOVQ         $0x00000000, 24(SP)
+	MOVQ         48(SP), R11
+	MOVQ         $0x00000000, 48(SP)
 	TESTQ        R11, R11
 	JNZ          loop
 	MOVQ         96(AX), R11
@@ -1986,7 +2080,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 192(AX), Y3
+	VBROADCASTSS 216(AX), Y3
 	VMULPS       Y3, Y0, Y0
 	VMULPS       Y3, Y1, Y1
 	VMULPS       Y3, Y2, Y2
@@ -2009,7 +2103,7 @@ scaled:
 wholeadd:
 	TESTQ        $0x00000004, CX
 	JZ           wholebeta
-	VBROADCASTSS 196(AX), Y3
+	VBROADCASTSS 220(AX), Y3
 	MOVQ         BX, CX
 	VFMADD231PS  (CX), Y3, Y0
 	ADDQ         R8, CX
@@ -2047,7 +2141,7 @@ partial:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 196(AX), Y4
+	VBROADCASTSS 220(AX), Y4
 	MOVQ         BX, DX
 	VMASKMOVPS   (DX), Y3, Y5
 	VFMADD231PS  Y5, Y4, Y0
@@ -2071,53 +2165,58 @@ maskedbeta:
 
 lower:
 	MOVQ       120(AX), DX
-	MOVQ       16(SP), CX
+	MOVQ       40(SP), CX
 	MOVQ       $-1, R9
 	BZHIQ      DX, R9, R9
 	MOVQ       BX, DX
-	MOVQ       CX, R10
-	SHRQ       $0x10, R10
-	ANDQ       R9, R10
-	POPCNTQ    R10, R10
-	LEAQ       masks<>+0(SB), R11
-	SHLQ       $0x02, R10
-	SUBQ       R10, R11
-	VMOVUPS    128(R11), Y3
+	MOVQ       CX, BX
+	SHRQ       $0x10, BX
+	ANDQ       R9, BX
+	POPCNTQ    BX, BX
+	LEAQ       masks<>+0(SB), R10
+	SHLQ       $0x02, BX
+	SUBQ       BX, R10
+	VMOVUPS    128(R10), Y3
 	VMASKMOVPS Y0, Y3, (DX)
 	LEAQ       1(CX)(CX*1), CX
 	ADDQ       R8, DX
-	MOVQ       CX, R10
-	SHRQ       $0x10, R10
-	ANDQ       R9, R10
-	POPCNTQ    R10, R10
-	LEAQ       masks<>+0(SB), R11
-	SHLQ       $0x02, R10
-	SUBQ       R10, R11
-	VMOVUPS    128(R11), Y3
+	MOVQ       CX, BX
+	SHRQ       $0x10, BX
+	ANDQ       R9, BX
+	POPCNTQ    BX, BX
+	LEAQ       masks<>+0(SB), R10
+	SHLQ       $0x02, BX
+	SUBQ       BX, R10
+	VMOVUPS    128(R10), Y3
 	VMASKMOVPS Y1, Y3, (DX)
 	LEAQ       1(CX)(CX*1), CX
 	ADDQ       R8, DX
-	MOVQ       CX, R10
-	SHRQ       $0x10, R10
-	ANDQ       R9, R10
-	POPCNTQ    R10, R10
+	MOVQ       CX, BX
+	SHRQ       $0x10, BX
+	ANDQ       R9, BX
+	POPCNTQ    BX, BX
 	LEAQ       masks<>+0(SB), R9
-	SHLQ       $0x02, R10
-	SUBQ       R10, R9
+	SHLQ       $0x02, BX
+	SUBQ       BX, R9
 	VMOVUPS    128(R9), Y3
 	VMASKMOVPS Y2, Y3, (DX)
 	LEAQ       1(CX)(CX*1), CX
-	MOVQ       CX, 16(SP)
+	MOVQ       CX, 40(SP)
 
 stored:
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 8(SP)
+	MOVQ 192(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 16(SP)
+	MOVQ 200(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 24(SP)
+	MOVQ 208(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -2125,12 +2224,18 @@ stored:
 
 // func sTileByCol4x8AVX2(t *byte)
 // Requires: AVX, BMI2, CMOV, FMA3, MMX+, POPCNT
-TEXT ·sTileByCol4x8AVX2(SB), NOSPLIT, $32-8
+TEXT ·sTileByCol4x8AVX2(SB), NOSPLIT, $56-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
 	MOVQ    (AX), CX
 	MOVQ    CX, 8(SP)
+	MOVQ    24(AX), CX
+	MOVQ    CX, 16(SP)
+	MOVQ    48(AX), CX
+	MOVQ    CX, 24(SP)
+	MOVQ    152(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -2138,8 +2243,7 @@ TEXT ·sTileByCol4x8AVX2(SB), NOSPLIT, $32-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 16(SP)
-	MOVQ    48(AX), BX
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x02, SI
 	MOVQ    80(AX), DI
@@ -2149,7 +2253,8 @@ TEXT ·sTileByCol4x8AVX2(SB), NOSPLIT, $32-8
 
 tile:
 	MOVQ       8(SP), CX
-	MOVQ       24(AX), DX
+	MOVQ       16(SP), DX
+	MOVQ       24(SP), BX
 	VXORPS     Y0, Y0, Y0
 	VXORPS     Y1, Y1, Y1
 	VXORPS     Y2, Y2, Y2
@@ -2162,7 +2267,7 @@ tile:
 	PREFETCHT0 (R9)
 	ADDQ       R8, R9
 	PREFETCHT0 (R9)
-	MOVQ       152(AX), R9
+	MOVQ       32(SP), R9
 	MOVQ       176(AX), R10
 	SHLQ       $0x02, R10
 	MOVQ       96(AX), R12
@@ -2171,7 +2276,7 @@ tile:
 	CMPQ       R11, R12
 	CMOVQGT    R12, R11
 	SUBQ       R11, R12
-	MOVQ       R12, 24(SP)
+	MOVQ       R12, 48(SP)
 	TESTQ      R11, R11
 	JZ         idle
 
@@ -2205,8 +2310,8 @@ loop:
 idle:
 	MOVQ         AX, R9
 	XORQ         R10, R10
-	MOVQ         24(SP), R11
-	MOVQ         $0x00000000, 24(SP)
+	MOVQ         48(SP), R11
+	MOVQ         $0x00000000, 48(SP)
 	TESTQ        R11, R11
 	JNZ          loop
 	MOVQ         96(AX), R11
@@ -2226,7 +2331,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 192(AX), Y4
+	VBROADCASTSS 216(AX), Y4
 	VMULPS       Y4, Y0, Y0
 	VMULPS       Y4, Y1, Y1
 	VMULPS       Y4, Y2, Y2
@@ -2252,7 +2357,7 @@ scaled:
 wholeadd:
 	TESTQ        $0x00000004, CX
 	JZ           wholebeta
-	VBROADCASTSS 196(AX), Y4
+	VBROADCASTSS 220(AX), Y4
 	MOVQ         BX, CX
 	VFMADD231PS  (CX), Y4, Y0
 	ADDQ         R8, CX
@@ -2297,7 +2402,7 @@ partial:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 196(AX), Y5
+	VBROADCASTSS 220(AX), Y5
 	MOVQ         BX, DX
 	VMASKMOVPS   (DX), Y4, Y6
 	VFMADD231PS  Y6, Y5, Y0
@@ -2326,65 +2431,69 @@ maskedbeta:
 
 lower:
 	MOVQ       120(AX), DX
-	MOVQ       16(SP), CX
+	MOVQ       40(SP), CX
 	MOVQ       $-1, R9
 	BZHIQ      DX, R9, R9
 	MOVQ       BX, DX
-	MOVQ       CX, R10
-	SHRQ       $0x10, R10
-	ANDQ       R9, R10
-	POPCNTQ    R10, R10
-	LEAQ       masks<>+0(SB), R11
-	SHLQ       $0x02, R10
-	SUBQ       R10, R11
-	VMOVUPS    128(R11), Y4
+	MOVQ       CX, BX
+	SHRQ       $0x10, BX
+	ANDQ       R9, BX
+	POPCNTQ    BX, BX
+	LEAQ       masks<>+0(SB), R10
+	SHLQ       $0x02, BX
+	SUBQ       BX, R10
+	VMOVUPS    128(R10), Y4
 	VMASKMOVPS Y0, Y4, (DX)
 	LEAQ       1(CX)(CX*1), CX
 	ADDQ       R8, DX
-	MOVQ       CX, R10
-	SHRQ       $0x10, R10
-	ANDQ       R9, R10
-	POPCNTQ    R10, R10
-	LEAQ       masks<>+0(SB), R11
-	SHLQ       $0x02, R10
-	SUBQ       R10, R11
-	VMOVUPS    128(R11), Y4
+	MOVQ       CX, BX
+	SHRQ       $0x10, BX
+	ANDQ       R9, BX
+	POPCNTQ    BX, BX
+	LEAQ       masks<>+0(SB), R10
+	SHLQ       $0x02, BX
+	SUBQ       BX, R10
+	VMOVUPS    128(R10), Y4
 	VMASKMOVPS Y1, Y4, (DX)
 	LEAQ       1(CX)(CX*1), CX
 	ADDQ       R8, DX
-	MOVQ       CX, R10
-	SHRQ       $0x10, R10
-	ANDQ       R9, R10
-	POPCNTQ    R10, R10
-	LEAQ       masks<>+0(SB), R11
-	SHLQ       $0x02, R10
-	SUBQ       R10, R11
-	VMOVUPS    128(R11), Y4
+	MOVQ       CX, BX
+	SHRQ       $0x10, BX
+	ANDQ       R9, BX
+	POPCNTQ    BX, BX
+	LEAQ       masks<>+0(SB), R10
+	SHLQ       $0x02, BX
+	SUBQ       BX, R10
+	VMOVUPS    128(R10), Y4
 	VMASKMOVPS Y2, Y4, (DX)
 	LEAQ       1(CX)(CX*1), CX
 	ADDQ       R8, DX
-	MOVQ       CX, R10
-	SHRQ       $0x10, R10
-	ANDQ       R9, R10
-	POPCNTQ    R10, R10
+	MOVQ       CX, BX
+	SHRQ       $0x10, BX
+	ANDQ       R9, BX
+	POPCNTQ    BX, BX
 	LEAQ       masks<>+0(SB), R9
-	SHLQ       $0x02, R10
-	SUBQ       R10, R9
+	SHLQ       $0x02, BX
+	SUBQ       BX, R9
 	VMOVUPS    128(R9), Y4
 	VMASKMOVPS Y3, Y4, (DX)
 	LEAQ       1(CX)(CX*1), CX
-	MOVQ       CX, 16(SP)
+	MOVQ       CX, 40(SP)
 
 stored:
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 8(SP)
+	MOVQ 192(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 16(SP)
+	MOVQ 200(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 24(SP)
+	MOVQ 208(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -2392,12 +2501,18 @@ stored:
 
 // func sTileByCol5x8AVX2(t *byte)
 // Requires: AVX, BMI2, CMOV, FMA3, MMX+, POPCNT
-TEXT ·sTileByCol5x8AVX2(SB), NOSPLIT, $32-8
+TEXT ·sTileByCol5x8AVX2(SB), NOSPLIT, $56-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
 	MOVQ    (AX), CX
 	MOVQ    CX, 8(SP)
+	MOVQ    24(AX), CX
+	MOVQ    CX, 16(SP)
+	MOVQ    48(AX), CX
+	MOVQ    CX, 24(SP)
+	MOVQ    152(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -2405,8 +2520,7 @@ TEXT ·sTileByCol5x8AVX2(SB), NOSPLIT, $32-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 16(SP)
-	MOVQ    48(AX), BX
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x02, SI
 	MOVQ    80(AX), DI
@@ -2416,7 +2530,8 @@ TEXT ·sTileByCol5x8AVX2(SB), NOSPLIT, $32-8
 
 tile:
 	MOVQ       8(SP), CX
-	MOVQ       24(AX), DX
+	MOVQ       16(SP), DX
+	MOVQ       24(SP), BX
 	VXORPS     Y0, Y0, Y0
 	VXORPS     Y1, Y1, Y1
 	VXORPS     Y2, Y2, Y2
@@ -2432,7 +2547,7 @@ tile:
 	PREFETCHT0 (R9)
 	ADDQ       R8, R9
 	PREFETCHT0 (R9)
-	MOVQ       152(AX), R9
+	MOVQ       32(SP), R9
 	MOVQ       176(AX), R10
 	SHLQ       $0x02, R10
 	MOVQ       96(AX), R12
@@ -2441,7 +2556,7 @@ tile:
 	CMPQ       R11, R12
 	CMOVQGT    R12, R11
 	SUBQ       R11, R12
-	MOVQ       R12, 24(SP)
+	MOVQ       R12, 48(SP)
 	TESTQ      R11, R11
 	JZ         idle
 
@@ -2479,8 +2594,8 @@ loop:
 idle:
 	MOVQ         AX, R9
 	XORQ         R10, R10
-	MOVQ         24(SP), R11
-	MOVQ         $0x00000000, 24(SP)
+	MOVQ         48(SP), R11
+	MOVQ         $0x00000000, 48(SP)
 	TESTQ        R11, R11
 	JNZ          loop
 	MOVQ         96(AX), R11
@@ -2502,7 +2617,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 192(AX), Y5
+	VBROADCASTSS 216(AX), Y5
 	VMULPS       Y5, Y0, Y0
 	VMULPS       Y5, Y1, Y1
 	VMULPS       Y5, Y2, Y2
@@ -2531,7 +2646,7 @@ scaled:
 wholeadd:
 	TESTQ        $0x00000004, CX
 	JZ           wholebeta
-	VBROADCASTSS 196(AX), Y5
+	VBROADCASTSS 220(AX), Y5
 	MOVQ         BX, CX
 	VFMADD231PS  (CX), Y5, Y0
 	ADDQ         R8, CX
@@ -2583,7 +2698,7 @@ partial:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 196(AX), Y6
+	VBROADCASTSS 220(AX), Y6
 	MOVQ         BX, DX
 	VMASKMOVPS   (DX), Y5, Y7
 	VFMADD231PS  Y7, Y6, Y0
@@ -2617,77 +2732,80 @@ maskedbeta:
 
 lower:
 	MOVQ       120(AX), DX
-	MOVQ       16(SP), CX
+	MOVQ       40(SP), CX
 	MOVQ       $-1, R9
 	BZHIQ      DX, R9, R9
 	MOVQ       BX, DX
-	MOVQ       CX, R10
-	SHRQ       $0x10, R10
-	ANDQ       R9, R10
-	POPCNTQ    R10, R10
-	LEAQ       masks<>+0(SB), R11
-	SHLQ       $0x02, R10
-	SUBQ       R10, R11
-	VMOVUPS    128(R11), Y5
+	MOVQ       CX, BX
+	SHRQ       $0x10, BX
+	ANDQ       R9, BX
+	POPCNTQ    BX, BX
+	LEAQ       masks<>+0(SB), R10
+	SHLQ       $0x02, BX
+	SUBQ       BX, R10
+	VMOVUPS    128(R10), Y5
 	VMASKMOVPS Y0, Y5, (DX)
 	LEAQ       1(CX)(CX*1), CX
 	ADDQ       R8, DX
-	MOVQ       CX, R10
-	SHRQ       $0x10, R10
-	ANDQ       R9, R10
-	POPCNTQ    R10, R10
-	LEAQ       masks<>+0(SB), R11
-	SHLQ       $0x02, R10
-	SUBQ       R10, R11
-	VMOVUPS    128(R11), Y5
+	MOVQ       CX, BX
+	SHRQ       $0x10, BX
+	ANDQ       R9, BX
+	POPCNTQ    BX, BX
+	LEAQ       masks<>+0(SB), R10
+	SHLQ       $0x02, BX
+	SUBQ       BX, R10
+	VMOVUPS    128(R10), Y5
 	VMASKMOVPS Y1, Y5, (DX)
 	LEAQ       1(CX)(CX*1), CX
 	ADDQ       R8, DX
-	MOVQ       CX, R10
-	SHRQ       $0x10, R10
-	ANDQ       R9, R10
-	POPCNTQ    R10, R10
-	LEAQ       masks<>+0(SB), R11
-	SHLQ       $0x02, R10
-	SUBQ       R10, R11
-	VMOVUPS    128(R11), Y5
+	MOVQ       CX, BX
+	SHRQ       $0x10, BX
+	ANDQ       R9, BX
+	POPCNTQ    BX, BX
+	LEAQ       masks<>+0(SB), R10
+	SHLQ       $0x02, BX
+	SUBQ       BX, R10
+	VMOVUPS    128(R10), Y5
 	VMASKMOVPS Y2, Y5, (DX)
 	LEAQ       1(CX)(CX*1), CX
 	ADDQ       R8, DX
-	MOVQ       CX, R10
-	SHRQ       $0x10, R10
-	ANDQ       R9, R10
-	POPCNTQ    R10, R10
-	LEAQ       masks<>+0(SB), R11
-	SHLQ       $0x02, R10
-	SUBQ       R10, R11
-	VMOVUPS    128(R11), Y5
+	MOVQ       CX, BX
+	SHRQ       $0x10, BX
+	ANDQ       R9, BX
+	POPCNTQ    BX, BX
+	LEAQ       masks<>+0(SB), R10
+	SHLQ       $0x02, BX
+	SUBQ       BX, R10
+	VMOVUPS    128(R10), Y5
 	VMASKMOVPS Y3, Y5, (DX)
 	LEAQ       1(CX)(CX*1), CX
 	ADDQ       R8, DX
-	MOVQ       CX, R10
-	SHRQ       $0x10, R10
-	ANDQ       R9, R10
-	POPCNTQ    R10, R10
+	MOVQ       CX, BX
+	SHRQ       $0x10, BX
+	ANDQ       R9, BX
+	POPCNTQ    BX, BX
 	LEAQ       masks<>+0(SB), R9
-	SHLQ       $0x02, R10
-	SUBQ       R10, R9
+	SHLQ       $0x02, BX
+	SUBQ       BX, R9
 	VMOVUPS    128(R9), Y5
 	VMASKMOVPS Y4, Y5, (DX)
 	LEAQ       1(CX)(CX*1), CX
-	MOVQ       CX, 16(SP)
+	MOVQ       CX, 40(SP)
 
 stored:
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 8(SP)
+	MOVQ 192(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 16(SP)
+	MOVQ 200(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 24(SP)
+	MOVQ 208(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -2695,12 +2813,18 @@ stored:
 
 // func sTileByCol6x8AVX2(t *byte)
 // Requires: AVX, BMI2, CMOV, FMA3, MMX+, POPCNT
-TEXT ·sTileByCol6x8AVX2(SB), NOSPLIT, $32-8
+TEXT ·sTileByCol6x8AVX2(SB), NOSPLIT, $56-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
 	MOVQ    (AX), CX
 	MOVQ    CX, 8(SP)
+	MOVQ    24(AX), CX
+	MOVQ    CX, 16(SP)
+	MOVQ    48(AX), CX
+	MOVQ    CX, 24(SP)
+	MOVQ    152(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -2708,8 +2832,7 @@ TEXT ·sTileByCol6x8AVX2(SB), NOSPLIT, $32-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 16(SP)
-	MOVQ    48(AX), BX
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x02, SI
 	MOVQ    80(AX), DI
@@ -2719,7 +2842,8 @@ TEXT ·sTileByCol6x8AVX2(SB), NOSPLIT, $32-8
 
 tile:
 	MOVQ       8(SP), CX
-	MOVQ       24(AX), DX
+	MOVQ       16(SP), DX
+	MOVQ       24(SP), BX
 	VXORPS     Y0, Y0, Y0
 	VXORPS     Y1, Y1, Y1
 	VXORPS     Y2, Y2, Y2
@@ -2738,7 +2862,7 @@ tile:
 	PREFETCHT0 (R9)
 	ADDQ       R8, R9
 	PREFETCHT0 (R9)
-	MOVQ       152(AX), R9
+	MOVQ       32(SP), R9
 	MOVQ       176(AX), R10
 	SHLQ       $0x02, R10
 	MOVQ       96(AX), R12
@@ -2747,7 +2871,7 @@ tile:
 	CMPQ       R11, R12
 	CMOVQGT    R12, R11
 	SUBQ       R11, R12
-	MOVQ       R12, 24(SP)
+	MOVQ       R12, 48(SP)
 	TESTQ      R11, R11
 	JZ         idle
 
@@ -2789,8 +2913,8 @@ loop:
 idle:
 	MOVQ         AX, R9
 	XORQ         R10, R10
-	MOVQ         24(SP), R11
-	MOVQ         $0x00000000, 24(SP)
+	MOVQ         48(SP), R11
+	MOVQ         $0x00000000, 48(SP)
 	TESTQ        R11, R11
 	JNZ          loop
 	MOVQ         96(AX), R11
@@ -2814,7 +2938,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 192(AX), Y6
+	VBROADCASTSS 216(AX), Y6
 	VMULPS       Y6, Y0, Y0
 	VMULPS       Y6, Y1, Y1
 	VMULPS       Y6, Y2, Y2
@@ -2846,7 +2970,7 @@ scaled:
 wholeadd:
 	TESTQ        $0x00000004, CX
 	JZ           wholebeta
-	VBROADCASTSS 196(AX), Y6
+	VBROADCASTSS 220(AX), Y6
 	MOVQ         BX, CX
 	VFMADD231PS  (CX), Y6, Y0
 	ADDQ         R8, CX
@@ -2905,7 +3029,7 @@ partial:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 196(AX), Y7
+	VBROADCASTSS 220(AX), Y7
 	MOVQ         BX, DX
 	VMASKMOVPS   (DX), Y6, Y8
 	VFMADD231PS  Y8, Y7, Y0
@@ -2944,89 +3068,91 @@ maskedbeta:
 
 lower:
 	MOVQ       120(AX), DX
-	MOVQ       16(SP), CX
+	MOVQ       40(SP), CX
 	MOVQ       $-1, R9
 	BZHIQ      DX, R9, R9
 	MOVQ       BX, DX
-	MOVQ       CX, R10
-	SHRQ       $0x10, R10
-	ANDQ       R9, R10
-	POPCNTQ    R10, R10
-	LEAQ       masks<>+0(SB), R11
-	SHLQ       $0x02, R10
-	SUBQ       R10, R11
-	VMOVUPS    128(R11), Y6
+	MOVQ       CX, BX
+	SHRQ       $0x10, BX
+	ANDQ       R9, BX
+	POPCNTQ    BX, BX
+	LEAQ       masks<>+0(SB), R10
+	SHLQ       $0x02, BX
+	SUBQ       BX, R10
+	VMOVUPS    128(R10), Y6
 	VMASKMOVPS Y0, Y6, (DX)
 	LEAQ       1(CX)(CX*1), CX
 	ADDQ       R8, DX
-	MOVQ       CX, R10
-	SHRQ       $0x10, R10
-	ANDQ       R9, R10
-	POPCNTQ    R10, R10
-	LEAQ       masks<>+0(SB), R11
-	SHLQ       $0x02, R10
-	SUBQ       R10, R11
-	VMOVUPS    128(R11), Y6
+	MOVQ       CX, BX
+	SHRQ       $0x10, BX
+	ANDQ       R9, BX
+	POPCNTQ    BX, BX
+	LEAQ       masks<>+0(SB), R10
+	SHLQ       $0x02, BX
+	SUBQ       BX, R10
+	VMOVUPS    128(R10), Y6
 	VMASKMOVPS Y1, Y6, (DX)
 	LEAQ       1(CX)(CX*1), CX
 	ADDQ       R8, DX
-	MOVQ       CX, R10
-	SHRQ       $0x10, R10
-	ANDQ       R9, R10
-	POPCNTQ    R10, R10
-	LEAQ       masks<>+0(SB), R11
-	SHLQ       $0x02, R10
-	SUBQ       R10, R11
-	VMOVUPS    128(R11), Y6
+	MOVQ       CX, BX
+	SHRQ       $0x10, BX
+	ANDQ       R9, BX
+	POPCNTQ    BX, BX
+	LEAQ       masks<>+0(SB), R10
+	SHLQ       $0x02, BX
+	SUBQ       BX, R10
+	VMOVUPS    128(R10), Y6
 	VMASKMOVPS Y2, Y6, (DX)
 	LEAQ       1(CX)(CX*1), CX
 	ADDQ       R8, DX
-	MOVQ       CX, R10
-	SHRQ       $0x10, R10
-	ANDQ       R9, R10
-	POPCNTQ    R10, R10
-	LEAQ       masks<>+0(SB), R11
-	SHLQ       $0x02, R10
-	SUBQ       R10, R11
-	VMOVUPS    128(R11), Y6
+	MOVQ       CX, BX
+	SHRQ       $0x10, BX
+	ANDQ       R9, BX
+	POPCNTQ    BX, BX
+	LEAQ       masks<>+0(SB), R10
+	SHLQ       $0x02, BX
+	SUBQ       BX, R10
+	VMOVUPS    128(R10), Y6
 	VMASKMOVPS Y3, Y6, (DX)
 	LEAQ       1(CX)(CX*1), CX
 	ADDQ       R8, DX
-	MOVQ       CX, R10
-	SHRQ       $0x10, R10
-	ANDQ       R9, R10
-	POPCNTQ    R10, R10
-	LEAQ       masks<>+0(SB), R11
-	SHLQ       $0x02, R10
-	SUBQ       R10, R11
-	VMOVUPS    128(R11), Y6
+	MOVQ       CX, BX
+	SHRQ       $0x10, BX
+	ANDQ       R9, BX
+	POPCNTQ    BX, BX
+	LEAQ       masks<>+0(SB), R10
+	SHLQ       $0x02, BX
+	SUBQ       BX, R10
+	VMOVUPS    128(R10), Y6
 	VMASKMOVPS Y4, Y6, (DX)
 	LEAQ       1(CX)(CX*1), CX
 	ADDQ       R8, DX
-	MOVQ       CX, R10
-	SHRQ       $0x10, R10
-	ANDQ       R9, R10
-	POPCNTQ    R10, R10
+	MOVQ       CX, BX
+	SHRQ       $0x10, BX
+	ANDQ       R9, BX
+	POPCNTQ    BX, BX
 	LEAQ       masks<>+0(SB), R9
-	SHLQ       $0x02, R10
-	SUBQ       R10, R9
+	SHLQ       $0x02, BX
+	SUBQ       BX, R9
 	VMOVUPS    128(R9), Y6
 	VMASKMOVPS Y5, Y6, (DX)
 	LEAQ       1(CX)(CX*1), CX
-	MOVQ       CX, 16(SP)
+	MOVQ       CX, 40(SP)
 
 stored:
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 8(SP)
+	MOVQ 192(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 16(SP)
+	MOVQ 200(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 24(SP)
+	MOVQ 208(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -3034,12 +3160,18 @@ stored:
 
 // func sTileByRow1x16AVX2(t *byte)
 // Requires: AVX, BMI2, CMOV, FMA3, MMX+, POPCNT
-TEXT ·sTileByRow1x16AVX2(SB), NOSPLIT, $32-8
+TEXT ·sTileByRow1x16AVX2(SB), NOSPLIT, $56-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
 	MOVQ    (AX), CX
 	MOVQ    CX, 8(SP)
+	MOVQ    24(AX), CX
+	MOVQ    CX, 16(SP)
+	MOVQ    48(AX), CX
+	MOVQ    CX, 24(SP)
+	MOVQ    152(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -3047,37 +3179,37 @@ TEXT ·sTileByRow1x16AVX2(SB), NOSPLIT, $32-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 16(SP)
-	MOVQ    48(AX), BX
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), CX
 	SHLQ    $0x02, CX
 	MOVQ    80(AX), SI
 	SHLQ    $0x02, SI
-	MOVQ    88(AX), DI
-	SHLQ    $0x02, DI
+	MOVQ    88(AX), CX
+	SHLQ    $0x02, CX
 
 tile:
 	MOVQ       8(SP), CX
-	MOVQ       24(AX), DX
+	MOVQ       16(SP), DX
+	MOVQ       24(SP), BX
 	VXORPS     Y0, Y0, Y0
 	VXORPS     Y1, Y1, Y1
-	MOVQ       BX, R8
-	PREFETCHT0 (R8)
-	MOVQ       152(AX), R8
-	MOVQ       176(AX), R9
-	SHLQ       $0x02, R9
-	MOVQ       96(AX), R11
-	SHRQ       $0x01, R11
-	MOVQ       184(AX), R10
-	CMPQ       R10, R11
-	CMOVQGT    R11, R10
-	SUBQ       R10, R11
-	MOVQ       R11, 24(SP)
-	TESTQ      R10, R10
+	MOVQ       BX, DI
+	PREFETCHT0 (DI)
+	MOVQ       32(SP), DI
+	MOVQ       176(AX), R8
+	SHLQ       $0x02, R8
+	MOVQ       96(AX), R10
+	SHRQ       $0x01, R10
+	MOVQ       184(AX), R9
+	CMPQ       R9, R10
+	CMOVQGT    R10, R9
+	SUBQ       R9, R10
+	MOVQ       R10, 48(SP)
+	TESTQ      R9, R9
 	JZ         idle
 
 loop:
-	PREFETCHT1   (R8)
+	PREFETCHT1   (DI)
 	VMOVUPS      (DX), Y2
 	VMOVUPS      32(DX), Y3
 	VBROADCASTSS (CX), Y4
@@ -3090,20 +3222,20 @@ loop:
 	VFMADD231PS  Y4, Y3, Y1
 	LEAQ         (DX)(SI*2), DX
 	ADDQ         $0x08, CX
-	ADDQ         R9, R8
-	DECQ         R10
+	ADDQ         R8, DI
+	DECQ         R9
 	JNZ          loop
 
 	// the rounds that fetch nothing touch the argument block
 idle:
-	MOVQ         AX, R8
-	XORQ         R9, R9
-	MOVQ         24(SP), R10
-	MOVQ         $0x00000000, 24(SP)
-	TESTQ        R10, R10
+	MOVQ         AX, DI
+	XORQ         R8, R8
+	MOVQ         48(SP), R9
+	MOVQ         $0x00000000, 48(SP)
+	TESTQ        R9, R9
 	JNZ          loop
-	MOVQ         96(AX), R10
-	TESTQ        $0x00000001, R10
+	MOVQ         96(AX), R9
+	TESTQ        $0x00000001, R9
 	JZ           done
 	VMOVUPS      (DX), Y2
 	VMOVUPS      32(DX), Y3
@@ -3115,7 +3247,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 192(AX), Y2
+	VBROADCASTSS 216(AX), Y2
 	VMULPS       Y2, Y0, Y0
 	VMULPS       Y2, Y1, Y1
 
@@ -3134,7 +3266,7 @@ scaled:
 wholeadd:
 	TESTQ        $0x00000004, CX
 	JZ           wholebeta
-	VBROADCASTSS 196(AX), Y2
+	VBROADCASTSS 220(AX), Y2
 	MOVQ         BX, CX
 	VFMADD231PS  (CX), Y2, Y0
 	VFMADD231PS  32(CX), Y2, Y1
@@ -3147,11 +3279,11 @@ wholebeta:
 
 partial:
 	MOVQ       120(AX), DX
-	LEAQ       masks<>+0(SB), R8
+	LEAQ       masks<>+0(SB), DI
 	SHLQ       $0x02, DX
-	SUBQ       DX, R8
-	VMOVUPS    128(R8), Y2
-	VMOVUPS    160(R8), Y3
+	SUBQ       DX, DI
+	VMOVUPS    128(DI), Y2
+	VMOVUPS    160(DI), Y3
 	TESTQ      $0x00000002, CX
 	JZ         maskedadd
 	MOVQ       BX, DX
@@ -3163,7 +3295,7 @@ partial:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 196(AX), Y4
+	VBROADCASTSS 220(AX), Y4
 	MOVQ         BX, DX
 	VMASKMOVPS   (DX), Y2, Y5
 	VFMADD231PS  Y5, Y4, Y0
@@ -3180,31 +3312,38 @@ maskedbeta:
 
 lower:
 	MOVQ       120(AX), DX
-	MOVQ       16(SP), CX
-	MOVQ       $-1, R8
-	BZHIQ      DX, R8, R8
+	MOVQ       40(SP), CX
+	MOVQ       $-1, DI
+	BZHIQ      DX, DI, DI
 	MOVQ       BX, DX
-	MOVQ       CX, R9
-	SHRQ       $0x10, R9
-	ANDQ       R8, R9
-	POPCNTQ    R9, R9
-	LEAQ       masks<>+0(SB), R8
-	SHLQ       $0x02, R9
-	SUBQ       R9, R8
-	VMOVUPS    128(R8), Y2
-	VMOVUPS    160(R8), Y3
+	MOVQ       CX, BX
+	SHRQ       $0x10, BX
+	ANDQ       DI, BX
+	POPCNTQ    BX, BX
+	LEAQ       masks<>+0(SB), DI
+	SHLQ       $0x02, BX
+	SUBQ       BX, DI
+	VMOVUPS    128(DI), Y2
+	VMOVUPS    160(DI), Y3
 	VMASKMOVPS Y0, Y2, (DX)
 	VMASKMOVPS Y1, Y3, 32(DX)
 	LEAQ       1(CX)(CX*1), CX
-	MOVQ       CX, 16(SP)
+	MOVQ       CX, 40(SP)
 
 stored:
-	ADDQ DI, BX
-
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 8(SP)
+	MOVQ 192(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 16(SP)
+	MOVQ 200(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 24(SP)
+	MOVQ 208(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -3212,12 +3351,18 @@ stored:
 
 // func sTileByRow2x16AVX2(t *byte)
 // Requires: AVX, BMI2, CMOV, FMA3, MMX+, POPCNT
-TEXT ·sTileByRow2x16AVX2(SB), NOSPLIT, $32-8
+TEXT ·sTileByRow2x16AVX2(SB), NOSPLIT, $56-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
 	MOVQ    (AX), CX
 	MOVQ    CX, 8(SP)
+	MOVQ    24(AX), CX
+	MOVQ    CX, 16(SP)
+	MOVQ    48(AX), CX
+	MOVQ    CX, 24(SP)
+	MOVQ    152(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -3225,8 +3370,7 @@ TEXT ·sTileByRow2x16AVX2(SB), NOSPLIT, $32-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 16(SP)
-	MOVQ    48(AX), BX
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x02, SI
 	MOVQ    80(AX), DI
@@ -3236,7 +3380,8 @@ TEXT ·sTileByRow2x16AVX2(SB), NOSPLIT, $32-8
 
 tile:
 	MOVQ       8(SP), CX
-	MOVQ       24(AX), DX
+	MOVQ       16(SP), DX
+	MOVQ       24(SP), BX
 	VXORPS     Y0, Y0, Y0
 	VXORPS     Y1, Y1, Y1
 	VXORPS     Y2, Y2, Y2
@@ -3245,7 +3390,7 @@ tile:
 	PREFETCHT0 (R9)
 	ADDQ       R8, R9
 	PREFETCHT0 (R9)
-	MOVQ       152(AX), R9
+	MOVQ       32(SP), R9
 	MOVQ       176(AX), R10
 	SHLQ       $0x02, R10
 	MOVQ       96(AX), R12
@@ -3254,7 +3399,7 @@ tile:
 	CMPQ       R11, R12
 	CMOVQGT    R12, R11
 	SUBQ       R11, R12
-	MOVQ       R12, 24(SP)
+	MOVQ       R12, 48(SP)
 	TESTQ      R11, R11
 	JZ         idle
 
@@ -3286,8 +3431,8 @@ loop:
 idle:
 	MOVQ         AX, R9
 	XORQ         R10, R10
-	MOVQ         24(SP), R11
-	MOVQ         $0x00000000, 24(SP)
+	MOVQ         48(SP), R11
+	MOVQ         $0x00000000, 48(SP)
 	TESTQ        R11, R11
 	JNZ          loop
 	MOVQ         96(AX), R11
@@ -3306,7 +3451,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 192(AX), Y4
+	VBROADCASTSS 216(AX), Y4
 	VMULPS       Y4, Y0, Y0
 	VMULPS       Y4, Y1, Y1
 	VMULPS       Y4, Y2, Y2
@@ -3330,7 +3475,7 @@ scaled:
 wholeadd:
 	TESTQ        $0x00000004, CX
 	JZ           wholebeta
-	VBROADCASTSS 196(AX), Y4
+	VBROADCASTSS 220(AX), Y4
 	MOVQ         BX, CX
 	VFMADD231PS  (CX), Y4, Y0
 	VFMADD231PS  32(CX), Y4, Y1
@@ -3370,7 +3515,7 @@ partial:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 196(AX), Y6
+	VBROADCASTSS 220(AX), Y6
 	MOVQ         BX, DX
 	VMASKMOVPS   (DX), Y4, Y7
 	VFMADD231PS  Y7, Y6, Y0
@@ -3395,45 +3540,51 @@ maskedbeta:
 
 lower:
 	MOVQ       120(AX), DX
-	MOVQ       16(SP), CX
+	MOVQ       40(SP), CX
 	MOVQ       $-1, R9
 	BZHIQ      DX, R9, R9
 	MOVQ       BX, DX
-	MOVQ       CX, R10
-	SHRQ       $0x10, R10
-	ANDQ       R9, R10
-	POPCNTQ    R10, R10
-	LEAQ       masks<>+0(SB), R11
-	SHLQ       $0x02, R10
-	SUBQ       R10, R11
-	VMOVUPS    128(R11), Y4
-	VMOVUPS    160(R11), Y5
+	MOVQ       CX, BX
+	SHRQ       $0x10, BX
+	ANDQ       R9, BX
+	POPCNTQ    BX, BX
+	LEAQ       masks<>+0(SB), R10
+	SHLQ       $0x02, BX
+	SUBQ       BX, R10
+	VMOVUPS    128(R10), Y4
+	VMOVUPS    160(R10), Y5
 	VMASKMOVPS Y0, Y4, (DX)
 	VMASKMOVPS Y1, Y5, 32(DX)
 	LEAQ       1(CX)(CX*1), CX
 	ADDQ       R8, DX
-	MOVQ       CX, R10
-	SHRQ       $0x10, R10
-	ANDQ       R9, R10
-	POPCNTQ    R10, R10
+	MOVQ       CX, BX
+	SHRQ       $0x10, BX
+	ANDQ       R9, BX
+	POPCNTQ    BX, BX
 	LEAQ       masks<>+0(SB), R9
-	SHLQ       $0x02, R10
-	SUBQ       R10, R9
+	SHLQ       $0x02, BX
+	SUBQ       BX, R9
 	VMOVUPS    128(R9), Y4
 	VMOVUPS    160(R9), Y5
 	VMASKMOVPS Y2, Y4, (DX)
 	VMASKMOVPS Y3, Y5, 32(DX)
 	LEAQ       1(CX)(CX*1), CX
-	MOVQ       CX, 16(SP)
+	MOVQ       CX, 40(SP)
 
 stored:
-	ADDQ R8, BX
-	ADDQ R8, BX
-
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 8(SP)
+	MOVQ 192(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 16(SP)
+	MOVQ 200(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 24(SP)
+	MOVQ 208(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -3441,12 +3592,18 @@ stored:
 
 // func sTileByRow3x16AVX2(t *byte)
 // Requires: AVX, BMI2, CMOV, FMA3, MMX+, POPCNT
-TEXT ·sTileByRow3x16AVX2(SB), NOSPLIT, $32-8
+TEXT ·sTileByRow3x16AVX2(SB), NOSPLIT, $56-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
 	MOVQ    (AX), CX
 	MOVQ    CX, 8(SP)
+	MOVQ    24(AX), CX
+	MOVQ    CX, 16(SP)
+	MOVQ    48(AX), CX
+	MOVQ    CX, 24(SP)
+	MOVQ    152(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -3454,8 +3611,7 @@ TEXT ·sTileByRow3x16AVX2(SB), NOSPLIT, $32-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 16(SP)
-	MOVQ    48(AX), BX
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x02, SI
 	MOVQ    80(AX), DI
@@ -3465,7 +3621,8 @@ TEXT ·sTileByRow3x16AVX2(SB), NOSPLIT, $32-8
 
 tile:
 	MOVQ       8(SP), CX
-	MOVQ       24(AX), DX
+	MOVQ       16(SP), DX
+	MOVQ       24(SP), BX
 	VXORPS     Y0, Y0, Y0
 	VXORPS     Y1, Y1, Y1
 	VXORPS     Y2, Y2, Y2
@@ -3478,7 +3635,7 @@ tile:
 	PREFETCHT0 (R9)
 	ADDQ       R8, R9
 	PREFETCHT0 (R9)
-	MOVQ       152(AX), R9
+	MOVQ       32(SP), R9
 	MOVQ       176(AX), R10
 	SHLQ       $0x02, R10
 	MOVQ       96(AX), R12
@@ -3487,7 +3644,7 @@ tile:
 	CMPQ       R11, R12
 	CMOVQGT    R12, R11
 	SUBQ       R11, R12
-	MOVQ       R12, 24(SP)
+	MOVQ       R12, 48(SP)
 	TESTQ      R11, R11
 	JZ         idle
 
@@ -3525,8 +3682,8 @@ loop:
 idle:
 	MOVQ         AX, R9
 	XORQ         R10, R10
-	MOVQ         24(SP), R11
-	MOVQ         $0x00000000, 24(SP)
+	MOVQ         48(SP), R11
+	MOVQ         $0x00000000, 48(SP)
 	TESTQ        R11, R11
 	JNZ          loop
 	MOVQ         96(AX), R11
@@ -3548,7 +3705,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 192(AX), Y6
+	VBROADCASTSS 216(AX), Y6
 	VMULPS       Y6, Y0, Y0
 	VMULPS       Y6, Y1, Y1
 	VMULPS       Y6, Y2, Y2
@@ -3577,7 +3734,7 @@ scaled:
 wholeadd:
 	TESTQ        $0x00000004, CX
 	JZ           wholebeta
-	VBROADCASTSS 196(AX), Y6
+	VBROADCASTSS 220(AX), Y6
 	MOVQ         BX, CX
 	VFMADD231PS  (CX), Y6, Y0
 	VFMADD231PS  32(CX), Y6, Y1
@@ -3628,7 +3785,7 @@ partial:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 196(AX), Y8
+	VBROADCASTSS 220(AX), Y8
 	MOVQ         BX, DX
 	VMASKMOVPS   (DX), Y6, Y9
 	VFMADD231PS  Y9, Y8, Y0
@@ -3661,59 +3818,64 @@ maskedbeta:
 
 lower:
 	MOVQ       120(AX), DX
-	MOVQ       16(SP), CX
+	MOVQ       40(SP), CX
 	MOVQ       $-1, R9
 	BZHIQ      DX, R9, R9
 	MOVQ       BX, DX
-	MOVQ       CX, R10
-	SHRQ       $0x10, R10
-	ANDQ       R9, R10
-	POPCNTQ    R10, R10
-	LEAQ       masks<>+0(SB), R11
-	SHLQ       $0x02, R10
-	SUBQ       R10, R11
-	VMOVUPS    128(R11), Y6
-	VMOVUPS    160(R11), Y7
+	MOVQ       CX, BX
+	SHRQ       $0x10, BX
+	ANDQ       R9, BX
+	POPCNTQ    BX, BX
+	LEAQ       masks<>+0(SB), R10
+	SHLQ       $0x02, BX
+	SUBQ       BX, R10
+	VMOVUPS    128(R10), Y6
+	VMOVUPS    160(R10), Y7
 	VMASKMOVPS Y0, Y6, (DX)
 	VMASKMOVPS Y1, Y7, 32(DX)
 	LEAQ       1(CX)(CX*1), CX
 	ADDQ       R8, DX
-	MOVQ       CX, R10
-	SHRQ       $0x10, R10
-	ANDQ       R9, R10
-	POPCNTQ    R10, R10
-	LEAQ       masks<>+0(SB), R11
-	SHLQ       $0x02, R10
-	SUBQ       R10, R11
-	VMOVUPS    128(R11), Y6
-	VMOVUPS    160(R11), Y7
+	MOVQ       CX, BX
+	SHRQ       $0x10, BX
+	ANDQ       R9, BX
+	POPCNTQ    BX, BX
+	LEAQ       masks<>+0(SB), R10
+	SHLQ       $0x02, BX
+	SUBQ       BX, R10
+	VMOVUPS    128(R10), Y6
+	VMOVUPS    160(R10), Y7
 	VMASKMOVPS Y2, Y6, (DX)
 	VMASKMOVPS Y3, Y7, 32(DX)
 	LEAQ       1(CX)(CX*1), CX
 	ADDQ       R8, DX
-	MOVQ       CX, R10
-	SHRQ       $0x10, R10
-	ANDQ       R9, R10
-	POPCNTQ    R10, R10
+	MOVQ       CX, BX
+	SHRQ       $0x10, BX
+	ANDQ       R9, BX
+	POPCNTQ    BX, BX
 	LEAQ       masks<>+0(SB), R9
-	SHLQ       $0x02, R10
-	SUBQ       R10, R9
+	SHLQ       $0x02, BX
+	SUBQ       BX, R9
 	VMOVUPS    128(R9), Y6
 	VMOVUPS    160(R9), Y7
 	VMASKMOVPS Y4, Y6, (DX)
 	VMASKMOVPS Y5, Y7, 32(DX)
 	LEAQ       1(CX)(CX*1), CX
-	MOVQ       CX, 16(SP)
+	MOVQ       CX, 40(SP)
 
 stored:
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 8(SP)
+	MOVQ 192(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 16(SP)
+	MOVQ 200(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 24(SP)
+	MOVQ 208(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -3721,12 +3883,18 @@ stored:
 
 // func sTileByRow4x16AVX2(t *byte)
 // Requires: AVX, BMI2, CMOV, FMA3, MMX+, POPCNT
-TEXT ·sTileByRow4x16AVX2(SB), NOSPLIT, $32-8
+TEXT ·sTileByRow4x16AVX2(SB), NOSPLIT, $56-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
 	MOVQ    (AX), CX
 	MOVQ    CX, 8(SP)
+	MOVQ    24(AX), CX
+	MOVQ    CX, 16(SP)
+	MOVQ    48(AX), CX
+	MOVQ    CX, 24(SP)
+	MOVQ    152(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -3734,8 +3902,7 @@ TEXT ·sTileByRow4x16AVX2(SB), NOSPLIT, $32-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 16(SP)
-	MOVQ    48(AX), BX
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x02, SI
 	MOVQ    80(AX), DI
@@ -3746,7 +3913,8 @@ TEXT ·sTileByRow4x16AVX2(SB), NOSPLIT, $32-8
 
 tile:
 	MOVQ       8(SP), CX
-	MOVQ       24(AX), DX
+	MOVQ       16(SP), DX
+	MOVQ       24(SP), BX
 	VXORPS     Y0, Y0, Y0
 	VXORPS     Y1, Y1, Y1
 	VXORPS     Y2, Y2, Y2
@@ -3763,7 +3931,7 @@ tile:
 	PREFETCHT0 (R10)
 	ADDQ       R8, R10
 	PREFETCHT0 (R10)
-	MOVQ       152(AX), R10
+	MOVQ       32(SP), R10
 	MOVQ       176(AX), R11
 	SHLQ       $0x02, R11
 	MOVQ       96(AX), R13
@@ -3772,7 +3940,7 @@ tile:
 	CMPQ       R12, R13
 	CMOVQGT    R13, R12
 	SUBQ       R12, R13
-	MOVQ       R13, 24(SP)
+	MOVQ       R13, 48(SP)
 	TESTQ      R12, R12
 	JZ         idle
 
@@ -3816,8 +3984,8 @@ loop:
 idle:
 	MOVQ         AX, R10
 	XORQ         R11, R11
-	MOVQ         24(SP), R12
-	MOVQ         $0x00000000, 24(SP)
+	MOVQ         48(SP), R12
+	MOVQ         $0x00000000, 48(SP)
 	TESTQ        R12, R12
 	JNZ          loop
 	MOVQ         96(AX), R12
@@ -3842,7 +4010,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 192(AX), Y8
+	VBROADCASTSS 216(AX), Y8
 	VMULPS       Y8, Y0, Y0
 	VMULPS       Y8, Y1, Y1
 	VMULPS       Y8, Y2, Y2
@@ -3876,7 +4044,7 @@ scaled:
 wholeadd:
 	TESTQ        $0x00000004, CX
 	JZ           wholebeta
-	VBROADCASTSS 196(AX), Y8
+	VBROADCASTSS 220(AX), Y8
 	MOVQ         BX, CX
 	VFMADD231PS  (CX), Y8, Y0
 	VFMADD231PS  32(CX), Y8, Y1
@@ -3938,7 +4106,7 @@ partial:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 196(AX), Y10
+	VBROADCASTSS 220(AX), Y10
 	MOVQ         BX, DX
 	VMASKMOVPS   (DX), Y8, Y11
 	VFMADD231PS  Y11, Y10, Y0
@@ -3979,73 +4147,77 @@ maskedbeta:
 
 lower:
 	MOVQ       120(AX), DX
-	MOVQ       16(SP), CX
+	MOVQ       40(SP), CX
 	MOVQ       $-1, R10
 	BZHIQ      DX, R10, R10
 	MOVQ       BX, DX
-	MOVQ       CX, R11
-	SHRQ       $0x10, R11
-	ANDQ       R10, R11
-	POPCNTQ    R11, R11
-	LEAQ       masks<>+0(SB), R12
-	SHLQ       $0x02, R11
-	SUBQ       R11, R12
-	VMOVUPS    128(R12), Y8
-	VMOVUPS    160(R12), Y9
+	MOVQ       CX, BX
+	SHRQ       $0x10, BX
+	ANDQ       R10, BX
+	POPCNTQ    BX, BX
+	LEAQ       masks<>+0(SB), R11
+	SHLQ       $0x02, BX
+	SUBQ       BX, R11
+	VMOVUPS    128(R11), Y8
+	VMOVUPS    160(R11), Y9
 	VMASKMOVPS Y0, Y8, (DX)
 	VMASKMOVPS Y1, Y9, 32(DX)
 	LEAQ       1(CX)(CX*1), CX
 	ADDQ       R8, DX
-	MOVQ       CX, R11
-	SHRQ       $0x10, R11
-	ANDQ       R10, R11
-	POPCNTQ    R11, R11
-	LEAQ       masks<>+0(SB), R12
-	SHLQ       $0x02, R11
-	SUBQ       R11, R12
-	VMOVUPS    128(R12), Y8
-	VMOVUPS    160(R12), Y9
+	MOVQ       CX, BX
+	SHRQ       $0x10, BX
+	ANDQ       R10, BX
+	POPCNTQ    BX, BX
+	LEAQ       masks<>+0(SB), R11
+	SHLQ       $0x02, BX
+	SUBQ       BX, R11
+	VMOVUPS    128(R11), Y8
+	VMOVUPS    160(R11), Y9
 	VMASKMOVPS Y2, Y8, (DX)
 	VMASKMOVPS Y3, Y9, 32(DX)
 	LEAQ       1(CX)(CX*1), CX
 	ADDQ       R8, DX
-	MOVQ       CX, R11
-	SHRQ       $0x10, R11
-	ANDQ       R10, R11
-	POPCNTQ    R11, R11
-	LEAQ       masks<>+0(SB), R12
-	SHLQ       $0x02, R11
-	SUBQ       R11, R12
-	VMOVUPS    128(R12), Y8
-	VMOVUPS    160(R12), Y9
+	MOVQ       CX, BX
+	SHRQ       $0x10, BX
+	ANDQ       R10, BX
+	POPCNTQ    BX, BX
+	LEAQ       masks<>+0(SB), R11
+	SHLQ       $0x02, BX
+	SUBQ       BX, R11
+	VMOVUPS    128(R11), Y8
+	VMOVUPS    160(R11), Y9
 	VMASKMOVPS Y4, Y8, (DX)
 	VMASKMOVPS Y5, Y9, 32(DX)
 	LEAQ       1(CX)(CX*1), CX
 	ADDQ       R8, DX
-	MOVQ       CX, R11
-	SHRQ       $0x10, R11
-	ANDQ       R10, R11
-	POPCNTQ    R11, R11
+	MOVQ       CX, BX
+	SHRQ       $0x10, BX
+	ANDQ       R10, BX
+	POPCNTQ    BX, BX
 	LEAQ       masks<>+0(SB), R10
-	SHLQ       $0x02, R11
-	SUBQ       R11, R10
+	SHLQ       $0x02, BX
+	SUBQ       BX, R10
 	VMOVUPS    128(R10), Y8
 	VMOVUPS    160(R10), Y9
 	VMASKMOVPS Y6, Y8, (DX)
 	VMASKMOVPS Y7, Y9, 32(DX)
 	LEAQ       1(CX)(CX*1), CX
-	MOVQ       CX, 16(SP)
+	MOVQ       CX, 40(SP)
 
 stored:
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 8(SP)
+	MOVQ 192(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 16(SP)
+	MOVQ 200(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 24(SP)
+	MOVQ 208(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -4053,12 +4225,18 @@ stored:
 
 // func sTileByRow5x16AVX2(t *byte)
 // Requires: AVX, BMI2, CMOV, FMA3, MMX+, POPCNT
-TEXT ·sTileByRow5x16AVX2(SB), NOSPLIT, $32-8
+TEXT ·sTileByRow5x16AVX2(SB), NOSPLIT, $56-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
 	MOVQ    (AX), CX
 	MOVQ    CX, 8(SP)
+	MOVQ    24(AX), CX
+	MOVQ    CX, 16(SP)
+	MOVQ    48(AX), CX
+	MOVQ    CX, 24(SP)
+	MOVQ    152(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -4066,8 +4244,7 @@ TEXT ·sTileByRow5x16AVX2(SB), NOSPLIT, $32-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 16(SP)
-	MOVQ    48(AX), BX
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x02, SI
 	MOVQ    80(AX), DI
@@ -4078,7 +4255,8 @@ TEXT ·sTileByRow5x16AVX2(SB), NOSPLIT, $32-8
 
 tile:
 	MOVQ       8(SP), CX
-	MOVQ       24(AX), DX
+	MOVQ       16(SP), DX
+	MOVQ       24(SP), BX
 	VXORPS     Y0, Y0, Y0
 	VXORPS     Y1, Y1, Y1
 	VXORPS     Y2, Y2, Y2
@@ -4099,7 +4277,7 @@ tile:
 	PREFETCHT0 (R10)
 	ADDQ       R8, R10
 	PREFETCHT0 (R10)
-	MOVQ       152(AX), R10
+	MOVQ       32(SP), R10
 	MOVQ       176(AX), R11
 	SHLQ       $0x02, R11
 	MOVQ       96(AX), R13
@@ -4108,7 +4286,7 @@ tile:
 	CMPQ       R12, R13
 	CMOVQGT    R13, R12
 	SUBQ       R12, R13
-	MOVQ       R13, 24(SP)
+	MOVQ       R13, 48(SP)
 	TESTQ      R12, R12
 	JZ         idle
 
@@ -4158,8 +4336,8 @@ loop:
 idle:
 	MOVQ         AX, R10
 	XORQ         R11, R11
-	MOVQ         24(SP), R12
-	MOVQ         $0x00000000, 24(SP)
+	MOVQ         48(SP), R12
+	MOVQ         $0x00000000, 48(SP)
 	TESTQ        R12, R12
 	JNZ          loop
 	MOVQ         96(AX), R12
@@ -4187,7 +4365,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 192(AX), Y10
+	VBROADCASTSS 216(AX), Y10
 	VMULPS       Y10, Y0, Y0
 	VMULPS       Y10, Y1, Y1
 	VMULPS       Y10, Y2, Y2
@@ -4226,7 +4404,7 @@ scaled:
 wholeadd:
 	TESTQ        $0x00000004, CX
 	JZ           wholebeta
-	VBROADCASTSS 196(AX), Y10
+	VBROADCASTSS 220(AX), Y10
 	MOVQ         BX, CX
 	VFMADD231PS  (CX), Y10, Y0
 	VFMADD231PS  32(CX), Y10, Y1
@@ -4299,7 +4477,7 @@ partial:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 196(AX), Y12
+	VBROADCASTSS 220(AX), Y12
 	MOVQ         BX, DX
 	VMASKMOVPS   (DX), Y10, Y13
 	VFMADD231PS  Y13, Y12, Y0
@@ -4348,87 +4526,90 @@ maskedbeta:
 
 lower:
 	MOVQ       120(AX), DX
-	MOVQ       16(SP), CX
+	MOVQ       40(SP), CX
 	MOVQ       $-1, R10
 	BZHIQ      DX, R10, R10
 	MOVQ       BX, DX
-	MOVQ       CX, R11
-	SHRQ       $0x10, R11
-	ANDQ       R10, R11
-	POPCNTQ    R11, R11
-	LEAQ       masks<>+0(SB), R12
-	SHLQ       $0x02, R11
-	SUBQ       R11, R12
-	VMOVUPS    128(R12), Y10
-	VMOVUPS    160(R12), Y11
+	MOVQ       CX, BX
+	SHRQ       $0x10, BX
+	ANDQ       R10, BX
+	POPCNTQ    BX, BX
+	LEAQ       masks<>+0(SB), R11
+	SHLQ       $0x02, BX
+	SUBQ       BX, R11
+	VMOVUPS    128(R11), Y10
+	VMOVUPS    160(R11), Y11
 	VMASKMOVPS Y0, Y10, (DX)
 	VMASKMOVPS Y1, Y11, 32(DX)
 	LEAQ       1(CX)(CX*1), CX
 	ADDQ       R8, DX
-	MOVQ       CX, R11
-	SHRQ       $0x10, R11
-	ANDQ       R10, R11
-	POPCNTQ    R11, R11
-	LEAQ       masks<>+0(SB), R12
-	SHLQ       $0x02, R11
-	SUBQ       R11, R12
-	VMOVUPS    128(R12), Y10
-	VMOVUPS    160(R12), Y11
+	MOVQ       CX, BX
+	SHRQ       $0x10, BX
+	ANDQ       R10, BX
+	POPCNTQ    BX, BX
+	LEAQ       masks<>+0(SB), R11
+	SHLQ       $0x02, BX
+	SUBQ       BX, R11
+	VMOVUPS    128(R11), Y10
+	VMOVUPS    160(R11), Y11
 	VMASKMOVPS Y2, Y10, (DX)
 	VMASKMOVPS Y3, Y11, 32(DX)
 	LEAQ       1(CX)(CX*1), CX
 	ADDQ       R8, DX
-	MOVQ       CX, R11
-	SHRQ       $0x10, R11
-	ANDQ       R10, R11
-	POPCNTQ    R11, R11
-	LEAQ       masks<>+0(SB), R12
-	SHLQ       $0x02, R11
-	SUBQ       R11, R12
-	VMOVUPS    128(R12), Y10
-	VMOVUPS    160(R12), Y11
+	MOVQ       CX, BX
+	SHRQ       $0x10, BX
+	ANDQ       R10, BX
+	POPCNTQ    BX, BX
+	LEAQ       masks<>+0(SB), R11
+	SHLQ       $0x02, BX
+	SUBQ       BX, R11
+	VMOVUPS    128(R11), Y10
+	VMOVUPS    160(R11), Y11
 	VMASKMOVPS Y4, Y10, (DX)
 	VMASKMOVPS Y5, Y11, 32(DX)
 	LEAQ       1(CX)(CX*1), CX
 	ADDQ       R8, DX
-	MOVQ       CX, R11
-	SHRQ       $0x10, R11
-	ANDQ       R10, R11
-	POPCNTQ    R11, R11
-	LEAQ       masks<>+0(SB), R12
-	SHLQ       $0x02, R11
-	SUBQ       R11, R12
-	VMOVUPS    128(R12), Y10
-	VMOVUPS    160(R12), Y11
+	MOVQ       CX, BX
+	SHRQ       $0x10, BX
+	ANDQ       R10, BX
+	POPCNTQ    BX, BX
+	LEAQ       masks<>+0(SB), R11
+	SHLQ       $0x02, BX
+	SUBQ       BX, R11
+	VMOVUPS    128(R11), Y10
+	VMOVUPS    160(R11), Y11
 	VMASKMOVPS Y6, Y10, (DX)
 	VMASKMOVPS Y7, Y11, 32(DX)
 	LEAQ       1(CX)(CX*1), CX
 	ADDQ       R8, DX
-	MOVQ       CX, R11
-	SHRQ       $0x10, R11
-	ANDQ       R10, R11
-	POPCNTQ    R11, R11
+	MOVQ       CX, BX
+	SHRQ       $0x10, BX
+	ANDQ       R10, BX
+	POPCNTQ    BX, BX
 	LEAQ       masks<>+0(SB), R10
-	SHLQ       $0x02, R11
-	SUBQ       R11, R10
+	SHLQ       $0x02, BX
+	SUBQ       BX, R10
 	VMOVUPS    128(R10), Y10
 	VMOVUPS    160(R10), Y11
 	VMASKMOVPS Y8, Y10, (DX)
 	VMASKMOVPS Y9, Y11, 32(DX)
 	LEAQ       1(CX)(CX*1), CX
-	MOVQ       CX, 16(SP)
+	MOVQ       CX, 40(SP)
 
 stored:
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 8(SP)
+	MOVQ 192(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 16(SP)
+	MOVQ 200(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 24(SP)
+	MOVQ 208(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -4436,12 +4617,18 @@ stored:
 
 // func sTileByRow6x16AVX2(t *byte)
 // Requires: AVX, BMI2, CMOV, FMA3, MMX+, POPCNT
-TEXT ·sTileByRow6x16AVX2(SB), NOSPLIT, $32-8
+TEXT ·sTileByRow6x16AVX2(SB), NOSPLIT, $56-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
 	MOVQ    (AX), CX
 	MOVQ    CX, 8(SP)
+	MOVQ    24(AX), CX
+	MOVQ    CX, 16(SP)
+	MOVQ    48(AX), CX
+	MOVQ    CX, 24(SP)
+	MOVQ    152(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -4449,8 +4636,7 @@ TEXT ·sTileByRow6x16AVX2(SB), NOSPLIT, $32-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 16(SP)
-	MOVQ    48(AX), BX
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x02, SI
 	MOVQ    80(AX), DI
@@ -4461,7 +4647,8 @@ TEXT ·sTileByRow6x16AVX2(SB), NOSPLIT, $32-8
 
 tile:
 	MOVQ       8(SP), CX
-	MOVQ       24(AX), DX
+	MOVQ       16(SP), DX
+	MOVQ       24(SP), BX
 	LEAQ       (CX)(SI*4), R10
 	ADDQ       SI, R10
 	VXORPS     Y0, Y0, Y0
@@ -4488,7 +4675,7 @@ tile:
 	PREFETCHT0 (R11)
 	ADDQ       R8, R11
 	PREFETCHT0 (R11)
-	MOVQ       152(AX), R11
+	MOVQ       32(SP), R11
 	MOVQ       176(AX), R12
 	SHLQ       $0x02, R12
 	MOVQ       96(AX), R14
@@ -4497,7 +4684,7 @@ tile:
 	CMPQ       R13, R14
 	CMOVQGT    R14, R13
 	SUBQ       R13, R14
-	MOVQ       R14, 24(SP)
+	MOVQ       R14, 48(SP)
 	TESTQ      R13, R13
 	JZ         idle
 
@@ -4554,8 +4741,8 @@ loop:
 idle:
 	MOVQ         AX, R11
 	XORQ         R12, R12
-	MOVQ         24(SP), R13
-	MOVQ         $0x00000000, 24(SP)
+	MOVQ         48(SP), R13
+	MOVQ         $0x00000000, 48(SP)
 	TESTQ        R13, R13
 	JNZ          loop
 	MOVQ         96(AX), R13
@@ -4586,7 +4773,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 192(AX), Y12
+	VBROADCASTSS 216(AX), Y12
 	VMULPS       Y12, Y0, Y0
 	VMULPS       Y12, Y1, Y1
 	VMULPS       Y12, Y2, Y2
@@ -4630,7 +4817,7 @@ scaled:
 wholeadd:
 	TESTQ        $0x00000004, CX
 	JZ           wholebeta
-	VBROADCASTSS 196(AX), Y12
+	VBROADCASTSS 220(AX), Y12
 	MOVQ         BX, CX
 	VFMADD231PS  (CX), Y12, Y0
 	VFMADD231PS  32(CX), Y12, Y1
@@ -4714,7 +4901,7 @@ partial:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 196(AX), Y14
+	VBROADCASTSS 220(AX), Y14
 	MOVQ         BX, DX
 	VMASKMOVPS   (DX), Y12, Y15
 	VFMADD231PS  Y15, Y14, Y0
@@ -4771,101 +4958,103 @@ maskedbeta:
 
 lower:
 	MOVQ       120(AX), DX
-	MOVQ       16(SP), CX
+	MOVQ       40(SP), CX
 	MOVQ       $-1, R10
 	BZHIQ      DX, R10, R10
 	MOVQ       BX, DX
-	MOVQ       CX, R11
-	SHRQ       $0x10, R11
-	ANDQ       R10, R11
-	POPCNTQ    R11, R11
-	LEAQ       masks<>+0(SB), R12
-	SHLQ       $0x02, R11
-	SUBQ       R11, R12
-	VMOVUPS    128(R12), Y12
-	VMOVUPS    160(R12), Y13
+	MOVQ       CX, BX
+	SHRQ       $0x10, BX
+	ANDQ       R10, BX
+	POPCNTQ    BX, BX
+	LEAQ       masks<>+0(SB), R11
+	SHLQ       $0x02, BX
+	SUBQ       BX, R11
+	VMOVUPS    128(R11), Y12
+	VMOVUPS    160(R11), Y13
 	VMASKMOVPS Y0, Y12, (DX)
 	VMASKMOVPS Y1, Y13, 32(DX)
 	LEAQ       1(CX)(CX*1), CX
 	ADDQ       R8, DX
-	MOVQ       CX, R11
-	SHRQ       $0x10, R11
-	ANDQ       R10, R11
-	POPCNTQ    R11, R11
-	LEAQ       masks<>+0(SB), R12
-	SHLQ       $0x02, R11
-	SUBQ       R11, R12
-	VMOVUPS    128(R12), Y12
-	VMOVUPS    160(R12), Y13
+	MOVQ       CX, BX
+	SHRQ       $0x10, BX
+	ANDQ       R10, BX
+	POPCNTQ    BX, BX
+	LEAQ       masks<>+0(SB), R11
+	SHLQ       $0x02, BX
+	SUBQ       BX, R11
+	VMOVUPS    128(R11), Y12
+	VMOVUPS    160(R11), Y13
 	VMASKMOVPS Y2, Y12, (DX)
 	VMASKMOVPS Y3, Y13, 32(DX)
 	LEAQ       1(CX)(CX*1), CX
 	ADDQ       R8, DX
-	MOVQ       CX, R11
-	SHRQ       $0x10, R11
-	ANDQ       R10, R11
-	POPCNTQ    R11, R11
-	LEAQ       masks<>+0(SB), R12
-	SHLQ       $0x02, R11
-	SUBQ       R11, R12
-	VMOVUPS    128(R12), Y12
-	VMOVUPS    160(R12), Y13
+	MOVQ       CX, BX
+	SHRQ       $0x10, BX
+	ANDQ       R10, BX
+	POPCNTQ    BX, BX
+	LEAQ       masks<>+0(SB), R11
+	SHLQ       $0x02, BX
+	SUBQ       BX, R11
+	VMOVUPS    128(R11), Y12
+	VMOVUPS    160(R11), Y13
 	VMASKMOVPS Y4, Y12, (DX)
 	VMASKMOVPS Y5, Y13, 32(DX)
 	LEAQ       1(CX)(CX*1), CX
 	ADDQ       R8, DX
-	MOVQ       CX, R11
-	SHRQ       $0x10, R11
-	ANDQ       R10, R11
-	POPCNTQ    R11, R11
-	LEAQ       masks<>+0(SB), R12
-	SHLQ       $0x02, R11
-	SUBQ       R11, R12
-	VMOVUPS    128(R12), Y12
-	VMOVUPS    160(R12), Y13
+	MOVQ       CX, BX
+	SHRQ       $0x10, BX
+	ANDQ       R10, BX
+	POPCNTQ    BX, BX
+	LEAQ       masks<>+0(SB), R11
+	SHLQ       $0x02, BX
+	SUBQ       BX, R11
+	VMOVUPS    128(R11), Y12
+	VMOVUPS    160(R11), Y13
 	VMASKMOVPS Y6, Y12, (DX)
 	VMASKMOVPS Y7, Y13, 32(DX)
 	LEAQ       1(CX)(CX*1), CX
 	ADDQ       R8, DX
-	MOVQ       CX, R11
-	SHRQ       $0x10, R11
-	ANDQ       R10, R11
-	POPCNTQ    R11, R11
-	LEAQ       masks<>+0(SB), R12
-	SHLQ       $0x02, R11
-	SUBQ       R11, R12
-	VMOVUPS    128(R12), Y12
-	VMOVUPS    160(R12), Y13
+	MOVQ       CX, BX
+	SHRQ       $0x10, BX
+	ANDQ       R10, BX
+	POPCNTQ    BX, BX
+	LEAQ       masks<>+0(SB), R11
+	SHLQ       $0x02, BX
+	SUBQ       BX, R11
+	VMOVUPS    128(R11), Y12
+	VMOVUPS    160(R11), Y13
 	VMASKMOVPS Y8, Y12, (DX)
 	VMASKMOVPS Y9, Y13, 32(DX)
 	LEAQ       1(CX)(CX*1), CX
 	ADDQ       R8, DX
-	MOVQ       CX, R11
-	SHRQ       $0x10, R11
-	ANDQ       R10, R11
-	POPCNTQ    R11, R11
+	MOVQ       CX, BX
+	SHRQ       $0x10, BX
+	ANDQ       R10, BX
+	POPCNTQ    BX, BX
 	LEAQ       masks<>+0(SB), R10
-	SHLQ       $0x02, R11
-	SUBQ       R11, R10
+	SHLQ       $0x02, BX
+	SUBQ       BX, R10
 	VMOVUPS    128(R10), Y12
 	VMOVUPS    160(R10), Y13
 	VMASKMOVPS Y10, Y12, (DX)
 	VMASKMOVPS Y11, Y13, 32(DX)
 	LEAQ       1(CX)(CX*1), CX
-	MOVQ       CX, 16(SP)
+	MOVQ       CX, 40(SP)
 
 stored:
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 8(SP)
+	MOVQ 192(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 16(SP)
+	MOVQ 200(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 24(SP)
+	MOVQ 208(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -4873,12 +5062,18 @@ stored:
 
 // func sTileByCol1x16AVX2(t *byte)
 // Requires: AVX, BMI2, CMOV, FMA3, MMX+, POPCNT
-TEXT ·sTileByCol1x16AVX2(SB), NOSPLIT, $32-8
+TEXT ·sTileByCol1x16AVX2(SB), NOSPLIT, $56-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
 	MOVQ    (AX), CX
 	MOVQ    CX, 8(SP)
+	MOVQ    24(AX), CX
+	MOVQ    CX, 16(SP)
+	MOVQ    48(AX), CX
+	MOVQ    CX, 24(SP)
+	MOVQ    152(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -4886,37 +5081,37 @@ TEXT ·sTileByCol1x16AVX2(SB), NOSPLIT, $32-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 16(SP)
-	MOVQ    48(AX), BX
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x02, SI
 	MOVQ    80(AX), DI
 	SHLQ    $0x02, DI
-	MOVQ    88(AX), R8
-	SHLQ    $0x02, R8
+	MOVQ    88(AX), CX
+	SHLQ    $0x02, CX
 
 tile:
 	MOVQ       8(SP), CX
-	MOVQ       24(AX), DX
+	MOVQ       16(SP), DX
+	MOVQ       24(SP), BX
 	VXORPS     Y0, Y0, Y0
 	VXORPS     Y1, Y1, Y1
-	MOVQ       BX, R9
-	PREFETCHT0 (R9)
-	MOVQ       152(AX), R9
-	MOVQ       176(AX), R10
-	SHLQ       $0x02, R10
-	MOVQ       96(AX), R12
-	SHRQ       $0x01, R12
-	MOVQ       184(AX), R11
-	CMPQ       R11, R12
-	CMOVQGT    R12, R11
-	SUBQ       R11, R12
-	MOVQ       R12, 24(SP)
-	TESTQ      R11, R11
+	MOVQ       BX, R8
+	PREFETCHT0 (R8)
+	MOVQ       32(SP), R8
+	MOVQ       176(AX), R9
+	SHLQ       $0x02, R9
+	MOVQ       96(AX), R11
+	SHRQ       $0x01, R11
+	MOVQ       184(AX), R10
+	CMPQ       R10, R11
+	CMOVQGT    R11, R10
+	SUBQ       R10, R11
+	MOVQ       R11, 48(SP)
+	TESTQ      R10, R10
 	JZ         idle
 
 loop:
-	PREFETCHT1   (R9)
+	PREFETCHT1   (R8)
 	VMOVUPS      (DX), Y2
 	VMOVUPS      32(DX), Y3
 	VBROADCASTSS (CX), Y4
@@ -4929,20 +5124,20 @@ loop:
 	VFMADD231PS  Y4, Y3, Y1
 	LEAQ         (DX)(DI*2), DX
 	LEAQ         (CX)(SI*2), CX
-	ADDQ         R10, R9
-	DECQ         R11
+	ADDQ         R9, R8
+	DECQ         R10
 	JNZ          loop
 
 	// the rounds that fetch nothing touch the argument block
 idle:
-	MOVQ         AX, R9
-	XORQ         R10, R10
-	MOVQ         24(SP), R11
-	MOVQ         $0x00000000, 24(SP)
-	TESTQ        R11, R11
+	MOVQ         AX, R8
+	XORQ         R9, R9
+	MOVQ         48(SP), R10
+	MOVQ         $0x00000000, 48(SP)
+	TESTQ        R10, R10
 	JNZ          loop
-	MOVQ         96(AX), R11
-	TESTQ        $0x00000001, R11
+	MOVQ         96(AX), R10
+	TESTQ        $0x00000001, R10
 	JZ           done
 	VMOVUPS      (DX), Y2
 	VMOVUPS      32(DX), Y3
@@ -4954,7 +5149,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 192(AX), Y2
+	VBROADCASTSS 216(AX), Y2
 	VMULPS       Y2, Y0, Y0
 	VMULPS       Y2, Y1, Y1
 
@@ -4973,7 +5168,7 @@ scaled:
 wholeadd:
 	TESTQ        $0x00000004, CX
 	JZ           wholebeta
-	VBROADCASTSS 196(AX), Y2
+	VBROADCASTSS 220(AX), Y2
 	MOVQ         BX, CX
 	VFMADD231PS  (CX), Y2, Y0
 	VFMADD231PS  32(CX), Y2, Y1
@@ -4986,11 +5181,11 @@ wholebeta:
 
 partial:
 	MOVQ       120(AX), DX
-	LEAQ       masks<>+0(SB), R9
+	LEAQ       masks<>+0(SB), R8
 	SHLQ       $0x02, DX
-	SUBQ       DX, R9
-	VMOVUPS    128(R9), Y2
-	VMOVUPS    160(R9), Y3
+	SUBQ       DX, R8
+	VMOVUPS    128(R8), Y2
+	VMOVUPS    160(R8), Y3
 	TESTQ      $0x00000002, CX
 	JZ         maskedadd
 	MOVQ       BX, DX
@@ -5002,7 +5197,7 @@ partial:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 196(AX), Y4
+	VBROADCASTSS 220(AX), Y4
 	MOVQ         BX, DX
 	VMASKMOVPS   (DX), Y2, Y5
 	VFMADD231PS  Y5, Y4, Y0
@@ -5019,31 +5214,38 @@ maskedbeta:
 
 lower:
 	MOVQ       120(AX), DX
-	MOVQ       16(SP), CX
-	MOVQ       $-1, R9
-	BZHIQ      DX, R9, R9
+	MOVQ       40(SP), CX
+	MOVQ       $-1, R8
+	BZHIQ      DX, R8, R8
 	MOVQ       BX, DX
-	MOVQ       CX, R10
-	SHRQ       $0x10, R10
-	ANDQ       R9, R10
-	POPCNTQ    R10, R10
-	LEAQ       masks<>+0(SB), R9
-	SHLQ       $0x02, R10
-	SUBQ       R10, R9
-	VMOVUPS    128(R9), Y2
-	VMOVUPS    160(R9), Y3
+	MOVQ       CX, BX
+	SHRQ       $0x10, BX
+	ANDQ       R8, BX
+	POPCNTQ    BX, BX
+	LEAQ       masks<>+0(SB), R8
+	SHLQ       $0x02, BX
+	SUBQ       BX, R8
+	VMOVUPS    128(R8), Y2
+	VMOVUPS    160(R8), Y3
 	VMASKMOVPS Y0, Y2, (DX)
 	VMASKMOVPS Y1, Y3, 32(DX)
 	LEAQ       1(CX)(CX*1), CX
-	MOVQ       CX, 16(SP)
+	MOVQ       CX, 40(SP)
 
 stored:
-	ADDQ R8, BX
-
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 8(SP)
+	MOVQ 192(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 16(SP)
+	MOVQ 200(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 24(SP)
+	MOVQ 208(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -5051,12 +5253,18 @@ stored:
 
 // func sTileByCol2x16AVX2(t *byte)
 // Requires: AVX, BMI2, CMOV, FMA3, MMX+, POPCNT
-TEXT ·sTileByCol2x16AVX2(SB), NOSPLIT, $32-8
+TEXT ·sTileByCol2x16AVX2(SB), NOSPLIT, $56-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
 	MOVQ    (AX), CX
 	MOVQ    CX, 8(SP)
+	MOVQ    24(AX), CX
+	MOVQ    CX, 16(SP)
+	MOVQ    48(AX), CX
+	MOVQ    CX, 24(SP)
+	MOVQ    152(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -5064,8 +5272,7 @@ TEXT ·sTileByCol2x16AVX2(SB), NOSPLIT, $32-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 16(SP)
-	MOVQ    48(AX), BX
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x02, SI
 	MOVQ    80(AX), DI
@@ -5075,7 +5282,8 @@ TEXT ·sTileByCol2x16AVX2(SB), NOSPLIT, $32-8
 
 tile:
 	MOVQ       8(SP), CX
-	MOVQ       24(AX), DX
+	MOVQ       16(SP), DX
+	MOVQ       24(SP), BX
 	VXORPS     Y0, Y0, Y0
 	VXORPS     Y1, Y1, Y1
 	VXORPS     Y2, Y2, Y2
@@ -5084,7 +5292,7 @@ tile:
 	PREFETCHT0 (R9)
 	ADDQ       R8, R9
 	PREFETCHT0 (R9)
-	MOVQ       152(AX), R9
+	MOVQ       32(SP), R9
 	MOVQ       176(AX), R10
 	SHLQ       $0x02, R10
 	MOVQ       96(AX), R12
@@ -5093,7 +5301,7 @@ tile:
 	CMPQ       R11, R12
 	CMOVQGT    R12, R11
 	SUBQ       R11, R12
-	MOVQ       R12, 24(SP)
+	MOVQ       R12, 48(SP)
 	TESTQ      R11, R11
 	JZ         idle
 
@@ -5125,8 +5333,8 @@ loop:
 idle:
 	MOVQ         AX, R9
 	XORQ         R10, R10
-	MOVQ         24(SP), R11
-	MOVQ         $0x00000000, 24(SP)
+	MOVQ         48(SP), R11
+	MOVQ         $0x00000000, 48(SP)
 	TESTQ        R11, R11
 	JNZ          loop
 	MOVQ         96(AX), R11
@@ -5145,7 +5353,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 192(AX), Y4
+	VBROADCASTSS 216(AX), Y4
 	VMULPS       Y4, Y0, Y0
 	VMULPS       Y4, Y1, Y1
 	VMULPS       Y4, Y2, Y2
@@ -5169,7 +5377,7 @@ scaled:
 wholeadd:
 	TESTQ        $0x00000004, CX
 	JZ           wholebeta
-	VBROADCASTSS 196(AX), Y4
+	VBROADCASTSS 220(AX), Y4
 	MOVQ         BX, CX
 	VFMADD231PS  (CX), Y4, Y0
 	VFMADD231PS  32(CX), Y4, Y1
@@ -5209,7 +5417,7 @@ partial:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 196(AX), Y6
+	VBROADCASTSS 220(AX), Y6
 	MOVQ         BX, DX
 	VMASKMOVPS   (DX), Y4, Y7
 	VFMADD231PS  Y7, Y6, Y0
@@ -5234,45 +5442,51 @@ maskedbeta:
 
 lower:
 	MOVQ       120(AX), DX
-	MOVQ       16(SP), CX
+	MOVQ       40(SP), CX
 	MOVQ       $-1, R9
 	BZHIQ      DX, R9, R9
 	MOVQ       BX, DX
-	MOVQ       CX, R10
-	SHRQ       $0x10, R10
-	ANDQ       R9, R10
-	POPCNTQ    R10, R10
-	LEAQ       masks<>+0(SB), R11
-	SHLQ       $0x02, R10
-	SUBQ       R10, R11
-	VMOVUPS    128(R11), Y4
-	VMOVUPS    160(R11), Y5
+	MOVQ       CX, BX
+	SHRQ       $0x10, BX
+	ANDQ       R9, BX
+	POPCNTQ    BX, BX
+	LEAQ       masks<>+0(SB), R10
+	SHLQ       $0x02, BX
+	SUBQ       BX, R10
+	VMOVUPS    128(R10), Y4
+	VMOVUPS    160(R10), Y5
 	VMASKMOVPS Y0, Y4, (DX)
 	VMASKMOVPS Y1, Y5, 32(DX)
 	LEAQ       1(CX)(CX*1), CX
 	ADDQ       R8, DX
-	MOVQ       CX, R10
-	SHRQ       $0x10, R10
-	ANDQ       R9, R10
-	POPCNTQ    R10, R10
+	MOVQ       CX, BX
+	SHRQ       $0x10, BX
+	ANDQ       R9, BX
+	POPCNTQ    BX, BX
 	LEAQ       masks<>+0(SB), R9
-	SHLQ       $0x02, R10
-	SUBQ       R10, R9
+	SHLQ       $0x02, BX
+	SUBQ       BX, R9
 	VMOVUPS    128(R9), Y4
 	VMOVUPS    160(R9), Y5
 	VMASKMOVPS Y2, Y4, (DX)
 	VMASKMOVPS Y3, Y5, 32(DX)
 	LEAQ       1(CX)(CX*1), CX
-	MOVQ       CX, 16(SP)
+	MOVQ       CX, 40(SP)
 
 stored:
-	ADDQ R8, BX
-	ADDQ R8, BX
-
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 8(SP)
+	MOVQ 192(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 16(SP)
+	MOVQ 200(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 24(SP)
+	MOVQ 208(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -5280,12 +5494,18 @@ stored:
 
 // func sTileByCol3x16AVX2(t *byte)
 // Requires: AVX, BMI2, CMOV, FMA3, MMX+, POPCNT
-TEXT ·sTileByCol3x16AVX2(SB), NOSPLIT, $32-8
+TEXT ·sTileByCol3x16AVX2(SB), NOSPLIT, $56-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
 	MOVQ    (AX), CX
 	MOVQ    CX, 8(SP)
+	MOVQ    24(AX), CX
+	MOVQ    CX, 16(SP)
+	MOVQ    48(AX), CX
+	MOVQ    CX, 24(SP)
+	MOVQ    152(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -5293,8 +5513,7 @@ TEXT ·sTileByCol3x16AVX2(SB), NOSPLIT, $32-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 16(SP)
-	MOVQ    48(AX), BX
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x02, SI
 	MOVQ    80(AX), DI
@@ -5304,7 +5523,8 @@ TEXT ·sTileByCol3x16AVX2(SB), NOSPLIT, $32-8
 
 tile:
 	MOVQ       8(SP), CX
-	MOVQ       24(AX), DX
+	MOVQ       16(SP), DX
+	MOVQ       24(SP), BX
 	VXORPS     Y0, Y0, Y0
 	VXORPS     Y1, Y1, Y1
 	VXORPS     Y2, Y2, Y2
@@ -5317,7 +5537,7 @@ tile:
 	PREFETCHT0 (R9)
 	ADDQ       R8, R9
 	PREFETCHT0 (R9)
-	MOVQ       152(AX), R9
+	MOVQ       32(SP), R9
 	MOVQ       176(AX), R10
 	SHLQ       $0x02, R10
 	MOVQ       96(AX), R12
@@ -5326,7 +5546,7 @@ tile:
 	CMPQ       R11, R12
 	CMOVQGT    R12, R11
 	SUBQ       R11, R12
-	MOVQ       R12, 24(SP)
+	MOVQ       R12, 48(SP)
 	TESTQ      R11, R11
 	JZ         idle
 
@@ -5364,8 +5584,8 @@ loop:
 idle:
 	MOVQ         AX, R9
 	XORQ         R10, R10
-	MOVQ         24(SP), R11
-	MOVQ         $0x00000000, 24(SP)
+	MOVQ         48(SP), R11
+	MOVQ         $0x00000000, 48(SP)
 	TESTQ        R11, R11
 	JNZ          loop
 	MOVQ         96(AX), R11
@@ -5387,7 +5607,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 192(AX), Y6
+	VBROADCASTSS 216(AX), Y6
 	VMULPS       Y6, Y0, Y0
 	VMULPS       Y6, Y1, Y1
 	VMULPS       Y6, Y2, Y2
@@ -5416,7 +5636,7 @@ scaled:
 wholeadd:
 	TESTQ        $0x00000004, CX
 	JZ           wholebeta
-	VBROADCASTSS 196(AX), Y6
+	VBROADCASTSS 220(AX), Y6
 	MOVQ         BX, CX
 	VFMADD231PS  (CX), Y6, Y0
 	VFMADD231PS  32(CX), Y6, Y1
@@ -5467,7 +5687,7 @@ partial:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 196(AX), Y8
+	VBROADCASTSS 220(AX), Y8
 	MOVQ         BX, DX
 	VMASKMOVPS   (DX), Y6, Y9
 	VFMADD231PS  Y9, Y8, Y0
@@ -5500,59 +5720,64 @@ maskedbeta:
 
 lower:
 	MOVQ       120(AX), DX
-	MOVQ       16(SP), CX
+	MOVQ       40(SP), CX
 	MOVQ       $-1, R9
 	BZHIQ      DX, R9, R9
 	MOVQ       BX, DX
-	MOVQ       CX, R10
-	SHRQ       $0x10, R10
-	ANDQ       R9, R10
-	POPCNTQ    R10, R10
-	LEAQ       masks<>+0(SB), R11
-	SHLQ       $0x02, R10
-	SUBQ       R10, R11
-	VMOVUPS    128(R11), Y6
-	VMOVUPS    160(R11), Y7
+	MOVQ       CX, BX
+	SHRQ       $0x10, BX
+	ANDQ       R9, BX
+	POPCNTQ    BX, BX
+	LEAQ       masks<>+0(SB), R10
+	SHLQ       $0x02, BX
+	SUBQ       BX, R10
+	VMOVUPS    128(R10), Y6
+	VMOVUPS    160(R10), Y7
 	VMASKMOVPS Y0, Y6, (DX)
 	VMASKMOVPS Y1, Y7, 32(DX)
 	LEAQ       1(CX)(CX*1), CX
 	ADDQ       R8, DX
-	MOVQ       CX, R10
-	SHRQ       $0x10, R10
-	ANDQ       R9, R10
-	POPCNTQ    R10, R10
-	LEAQ       masks<>+0(SB), R11
-	SHLQ       $0x02, R10
-	SUBQ       R10, R11
-	VMOVUPS    128(R11), Y6
-	VMOVUPS    160(R11), Y7
+	MOVQ       CX, BX
+	SHRQ       $0x10, BX
+	ANDQ       R9, BX
+	POPCNTQ    BX, BX
+	LEAQ       masks<>+0(SB), R10
+	SHLQ       $0x02, BX
+	SUBQ       BX, R10
+	VMOVUPS    128(R10), Y6
+	VMOVUPS    160(R10), Y7
 	VMASKMOVPS Y2, Y6, (DX)
 	VMASKMOVPS Y3, Y7, 32(DX)
 	LEAQ       1(CX)(CX*1), CX
 	ADDQ       R8, DX
-	MOVQ       CX, R10
-	SHRQ       $0x10, R10
-	ANDQ       R9, R10
-	POPCNTQ    R10, R10
+	MOVQ       CX, BX
+	SHRQ       $0x10, BX
+	ANDQ       R9, BX
+	POPCNTQ    BX, BX
 	LEAQ       masks<>+0(SB), R9
-	SHLQ       $0x02, R10
-	SUBQ       R10, R9
+	SHLQ       $0x02, BX
+	SUBQ       BX, R9
 	VMOVUPS    128(R9), Y6
 	VMOVUPS    160(R9), Y7
 	VMASKMOVPS Y4, Y6, (DX)
 	VMASKMOVPS Y5, Y7, 32(DX)
 	LEAQ       1(CX)(CX*1), CX
-	MOVQ       CX, 16(SP)
+	MOVQ       CX, 40(SP)
 
 stored:
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 8(SP)
+	MOVQ 192(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 16(SP)
+	MOVQ 200(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 24(SP)
+	MOVQ 208(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -5560,12 +5785,18 @@ stored:
 
 // func sTileByCol4x16AVX2(t *byte)
 // Requires: AVX, BMI2, CMOV, FMA3, MMX+, POPCNT
-TEXT ·sTileByCol4x16AVX2(SB), NOSPLIT, $32-8
+TEXT ·sTileByCol4x16AVX2(SB), NOSPLIT, $56-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
 	MOVQ    (AX), CX
 	MOVQ    CX, 8(SP)
+	MOVQ    24(AX), CX
+	MOVQ    CX, 16(SP)
+	MOVQ    48(AX), CX
+	MOVQ    CX, 24(SP)
+	MOVQ    152(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -5573,8 +5804,7 @@ TEXT ·sTileByCol4x16AVX2(SB), NOSPLIT, $32-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 16(SP)
-	MOVQ    48(AX), BX
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x02, SI
 	MOVQ    80(AX), DI
@@ -5584,7 +5814,8 @@ TEXT ·sTileByCol4x16AVX2(SB), NOSPLIT, $32-8
 
 tile:
 	MOVQ       8(SP), CX
-	MOVQ       24(AX), DX
+	MOVQ       16(SP), DX
+	MOVQ       24(SP), BX
 	VXORPS     Y0, Y0, Y0
 	VXORPS     Y1, Y1, Y1
 	VXORPS     Y2, Y2, Y2
@@ -5601,7 +5832,7 @@ tile:
 	PREFETCHT0 (R9)
 	ADDQ       R8, R9
 	PREFETCHT0 (R9)
-	MOVQ       152(AX), R9
+	MOVQ       32(SP), R9
 	MOVQ       176(AX), R10
 	SHLQ       $0x02, R10
 	MOVQ       96(AX), R12
@@ -5610,7 +5841,7 @@ tile:
 	CMPQ       R11, R12
 	CMOVQGT    R12, R11
 	SUBQ       R11, R12
-	MOVQ       R12, 24(SP)
+	MOVQ       R12, 48(SP)
 	TESTQ      R11, R11
 	JZ         idle
 
@@ -5654,8 +5885,8 @@ loop:
 idle:
 	MOVQ         AX, R9
 	XORQ         R10, R10
-	MOVQ         24(SP), R11
-	MOVQ         $0x00000000, 24(SP)
+	MOVQ         48(SP), R11
+	MOVQ         $0x00000000, 48(SP)
 	TESTQ        R11, R11
 	JNZ          loop
 	MOVQ         96(AX), R11
@@ -5680,7 +5911,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 192(AX), Y8
+	VBROADCASTSS 216(AX), Y8
 	VMULPS       Y8, Y0, Y0
 	VMULPS       Y8, Y1, Y1
 	VMULPS       Y8, Y2, Y2
@@ -5714,7 +5945,7 @@ scaled:
 wholeadd:
 	TESTQ        $0x00000004, CX
 	JZ           wholebeta
-	VBROADCASTSS 196(AX), Y8
+	VBROADCASTSS 220(AX), Y8
 	MOVQ         BX, CX
 	VFMADD231PS  (CX), Y8, Y0
 	VFMADD231PS  32(CX), Y8, Y1
@@ -5776,7 +6007,7 @@ partial:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 196(AX), Y10
+	VBROADCASTSS 220(AX), Y10
 	MOVQ         BX, DX
 	VMASKMOVPS   (DX), Y8, Y11
 	VFMADD231PS  Y11, Y10, Y0
@@ -5817,73 +6048,77 @@ maskedbeta:
 
 lower:
 	MOVQ       120(AX), DX
-	MOVQ       16(SP), CX
+	MOVQ       40(SP), CX
 	MOVQ       $-1, R9
 	BZHIQ      DX, R9, R9
 	MOVQ       BX, DX
-	MOVQ       CX, R10
-	SHRQ       $0x10, R10
-	ANDQ       R9, R10
-	POPCNTQ    R10, R10
-	LEAQ       masks<>+0(SB), R11
-	SHLQ       $0x02, R10
-	SUBQ       R10, R11
-	VMOVUPS    128(R11), Y8
-	VMOVUPS    160(R11), Y9
+	MOVQ       CX, BX
+	SHRQ       $0x10, BX
+	ANDQ       R9, BX
+	POPCNTQ    BX, BX
+	LEAQ       masks<>+0(SB), R10
+	SHLQ       $0x02, BX
+	SUBQ       BX, R10
+	VMOVUPS    128(R10), Y8
+	VMOVUPS    160(R10), Y9
 	VMASKMOVPS Y0, Y8, (DX)
 	VMASKMOVPS Y1, Y9, 32(DX)
 	LEAQ       1(CX)(CX*1), CX
 	ADDQ       R8, DX
-	MOVQ       CX, R10
-	SHRQ       $0x10, R10
-	ANDQ       R9, R10
-	POPCNTQ    R10, R10
-	LEAQ       masks<>+0(SB), R11
-	SHLQ       $0x02, R10
-	SUBQ       R10, R11
-	VMOVUPS    128(R11), Y8
-	VMOVUPS    160(R11), Y9
+	MOVQ       CX, BX
+	SHRQ       $0x10, BX
+	ANDQ       R9, BX
+	POPCNTQ    BX, BX
+	LEAQ       masks<>+0(SB), R10
+	SHLQ       $0x02, BX
+	SUBQ       BX, R10
+	VMOVUPS    128(R10), Y8
+	VMOVUPS    160(R10), Y9
 	VMASKMOVPS Y2, Y8, (DX)
 	VMASKMOVPS Y3, Y9, 32(DX)
 	LEAQ       1(CX)(CX*1), CX
 	ADDQ       R8, DX
-	MOVQ       CX, R10
-	SHRQ       $0x10, R10
-	ANDQ       R9, R10
-	POPCNTQ    R10, R10
-	LEAQ       masks<>+0(SB), R11
-	SHLQ       $0x02, R10
-	SUBQ       R10, R11
-	VMOVUPS    128(R11), Y8
-	VMOVUPS    160(R11), Y9
+	MOVQ       CX, BX
+	SHRQ       $0x10, BX
+	ANDQ       R9, BX
+	POPCNTQ    BX, BX
+	LEAQ       masks<>+0(SB), R10
+	SHLQ       $0x02, BX
+	SUBQ       BX, R10
+	VMOVUPS    128(R10), Y8
+	VMOVUPS    160(R10), Y9
 	VMASKMOVPS Y4, Y8, (DX)
 	VMASKMOVPS Y5, Y9, 32(DX)
 	LEAQ       1(CX)(CX*1), CX
 	ADDQ       R8, DX
-	MOVQ       CX, R10
-	SHRQ       $0x10, R10
-	ANDQ       R9, R10
-	POPCNTQ    R10, R10
+	MOVQ       CX, BX
+	SHRQ       $0x10, BX
+	ANDQ       R9, BX
+	POPCNTQ    BX, BX
 	LEAQ       masks<>+0(SB), R9
-	SHLQ       $0x02, R10
-	SUBQ       R10, R9
+	SHLQ       $0x02, BX
+	SUBQ       BX, R9
 	VMOVUPS    128(R9), Y8
 	VMOVUPS    160(R9), Y9
 	VMASKMOVPS Y6, Y8, (DX)
 	VMASKMOVPS Y7, Y9, 32(DX)
 	LEAQ       1(CX)(CX*1), CX
-	MOVQ       CX, 16(SP)
+	MOVQ       CX, 40(SP)
 
 stored:
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 8(SP)
+	MOVQ 192(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 16(SP)
+	MOVQ 200(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 24(SP)
+	MOVQ 208(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -5891,12 +6126,18 @@ stored:
 
 // func sTileByCol5x16AVX2(t *byte)
 // Requires: AVX, BMI2, CMOV, FMA3, MMX+, POPCNT
-TEXT ·sTileByCol5x16AVX2(SB), NOSPLIT, $32-8
+TEXT ·sTileByCol5x16AVX2(SB), NOSPLIT, $56-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
 	MOVQ    (AX), CX
 	MOVQ    CX, 8(SP)
+	MOVQ    24(AX), CX
+	MOVQ    CX, 16(SP)
+	MOVQ    48(AX), CX
+	MOVQ    CX, 24(SP)
+	MOVQ    152(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -5904,8 +6145,7 @@ TEXT ·sTileByCol5x16AVX2(SB), NOSPLIT, $32-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 16(SP)
-	MOVQ    48(AX), BX
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x02, SI
 	MOVQ    80(AX), DI
@@ -5915,7 +6155,8 @@ TEXT ·sTileByCol5x16AVX2(SB), NOSPLIT, $32-8
 
 tile:
 	MOVQ       8(SP), CX
-	MOVQ       24(AX), DX
+	MOVQ       16(SP), DX
+	MOVQ       24(SP), BX
 	VXORPS     Y0, Y0, Y0
 	VXORPS     Y1, Y1, Y1
 	VXORPS     Y2, Y2, Y2
@@ -5936,7 +6177,7 @@ tile:
 	PREFETCHT0 (R9)
 	ADDQ       R8, R9
 	PREFETCHT0 (R9)
-	MOVQ       152(AX), R9
+	MOVQ       32(SP), R9
 	MOVQ       176(AX), R10
 	SHLQ       $0x02, R10
 	MOVQ       96(AX), R12
@@ -5945,7 +6186,7 @@ tile:
 	CMPQ       R11, R12
 	CMOVQGT    R12, R11
 	SUBQ       R11, R12
-	MOVQ       R12, 24(SP)
+	MOVQ       R12, 48(SP)
 	TESTQ      R11, R11
 	JZ         idle
 
@@ -5995,8 +6236,8 @@ loop:
 idle:
 	MOVQ         AX, R9
 	XORQ         R10, R10
-	MOVQ         24(SP), R11
-	MOVQ         $0x00000000, 24(SP)
+	MOVQ         48(SP), R11
+	MOVQ         $0x00000000, 48(SP)
 	TESTQ        R11, R11
 	JNZ          loop
 	MOVQ         96(AX), R11
@@ -6024,7 +6265,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 192(AX), Y10
+	VBROADCASTSS 216(AX), Y10
 	VMULPS       Y10, Y0, Y0
 	VMULPS       Y10, Y1, Y1
 	VMULPS       Y10, Y2, Y2
@@ -6063,7 +6304,7 @@ scaled:
 wholeadd:
 	TESTQ        $0x00000004, CX
 	JZ           wholebeta
-	VBROADCASTSS 196(AX), Y10
+	VBROADCASTSS 220(AX), Y10
 	MOVQ         BX, CX
 	VFMADD231PS  (CX), Y10, Y0
 	VFMADD231PS  32(CX), Y10, Y1
@@ -6136,7 +6377,7 @@ partial:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 196(AX), Y12
+	VBROADCASTSS 220(AX), Y12
 	MOVQ         BX, DX
 	VMASKMOVPS   (DX), Y10, Y13
 	VFMADD231PS  Y13, Y12, Y0
@@ -6185,87 +6426,90 @@ maskedbeta:
 
 lower:
 	MOVQ       120(AX), DX
-	MOVQ       16(SP), CX
+	MOVQ       40(SP), CX
 	MOVQ       $-1, R9
 	BZHIQ      DX, R9, R9
 	MOVQ       BX, DX
-	MOVQ       CX, R10
-	SHRQ       $0x10, R10
-	ANDQ       R9, R10
-	POPCNTQ    R10, R10
-	LEAQ       masks<>+0(SB), R11
-	SHLQ       $0x02, R10
-	SUBQ       R10, R11
-	VMOVUPS    128(R11), Y10
-	VMOVUPS    160(R11), Y11
+	MOVQ       CX, BX
+	SHRQ       $0x10, BX
+	ANDQ       R9, BX
+	POPCNTQ    BX, BX
+	LEAQ       masks<>+0(SB), R10
+	SHLQ       $0x02, BX
+	SUBQ       BX, R10
+	VMOVUPS    128(R10), Y10
+	VMOVUPS    160(R10), Y11
 	VMASKMOVPS Y0, Y10, (DX)
 	VMASKMOVPS Y1, Y11, 32(DX)
 	LEAQ       1(CX)(CX*1), CX
 	ADDQ       R8, DX
-	MOVQ       CX, R10
-	SHRQ       $0x10, R10
-	ANDQ       R9, R10
-	POPCNTQ    R10, R10
-	LEAQ       masks<>+0(SB), R11
-	SHLQ       $0x02, R10
-	SUBQ       R10, R11
-	VMOVUPS    128(R11), Y10
-	VMOVUPS    160(R11), Y11
+	MOVQ       CX, BX
+	SHRQ       $0x10, BX
+	ANDQ       R9, BX
+	POPCNTQ    BX, BX
+	LEAQ       masks<>+0(SB), R10
+	SHLQ       $0x02, BX
+	SUBQ       BX, R10
+	VMOVUPS    128(R10), Y10
+	VMOVUPS    160(R10), Y11
 	VMASKMOVPS Y2, Y10, (DX)
 	VMASKMOVPS Y3, Y11, 32(DX)
 	LEAQ       1(CX)(CX*1), CX
 	ADDQ       R8, DX
-	MOVQ       CX, R10
-	SHRQ       $0x10, R10
-	ANDQ       R9, R10
-	POPCNTQ    R10, R10
-	LEAQ       masks<>+0(SB), R11
-	SHLQ       $0x02, R10
-	SUBQ       R10, R11
-	VMOVUPS    128(R11), Y10
-	VMOVUPS    160(R11), Y11
+	MOVQ       CX, BX
+	SHRQ       $0x10, BX
+	ANDQ       R9, BX
+	POPCNTQ    BX, BX
+	LEAQ       masks<>+0(SB), R10
+	SHLQ       $0x02, BX
+	SUBQ       BX, R10
+	VMOVUPS    128(R10), Y10
+	VMOVUPS    160(R10), Y11
 	VMASKMOVPS Y4, Y10, (DX)
 	VMASKMOVPS Y5, Y11, 32(DX)
 	LEAQ       1(CX)(CX*1), CX
 	ADDQ       R8, DX
-	MOVQ       CX, R10
-	SHRQ       $0x10, R10
-	ANDQ       R9, R10
-	POPCNTQ    R10, R10
-	LEAQ       masks<>+0(SB), R11
-	SHLQ       $0x02, R10
-	SUBQ       R10, R11
-	VMOVUPS    128(R11), Y10
-	VMOVUPS    160(R11), Y11
+	MOVQ       CX, BX
+	SHRQ       $0x10, BX
+	ANDQ       R9, BX
+	POPCNTQ    BX, BX
+	LEAQ       masks<>+0(SB), R10
+	SHLQ       $0x02, BX
+	SUBQ       BX, R10
+	VMOVUPS    128(R10), Y10
+	VMOVUPS    160(R10), Y11
 	VMASKMOVPS Y6, Y10, (DX)
 	VMASKMOVPS Y7, Y11, 32(DX)
 	LEAQ       1(CX)(CX*1), CX
 	ADDQ       R8, DX
-	MOVQ       CX, R10
-	SHRQ       $0x10, R10
-	ANDQ       R9, R10
-	POPCNTQ    R10, R10
+	MOVQ       CX, BX
+	SHRQ       $0x10, BX
+	ANDQ       R9, BX
+	POPCNTQ    BX, BX
 	LEAQ       masks<>+0(SB), R9
-	SHLQ       $0x02, R10
-	SUBQ       R10, R9
+	SHLQ       $0x02, BX
+	SUBQ       BX, R9
 	VMOVUPS    128(R9), Y10
 	VMOVUPS    160(R9), Y11
 	VMASKMOVPS Y8, Y10, (DX)
 	VMASKMOVPS Y9, Y11, 32(DX)
 	LEAQ       1(CX)(CX*1), CX
-	MOVQ       CX, 16(SP)
+	MOVQ       CX, 40(SP)
 
 stored:
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 8(SP)
+	MOVQ 192(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 16(SP)
+	MOVQ 200(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 24(SP)
+	MOVQ 208(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -6273,12 +6517,18 @@ stored:
 
 // func sTileByCol6x16AVX2(t *byte)
 // Requires: AVX, BMI2, CMOV, FMA3, MMX+, POPCNT
-TEXT ·sTileByCol6x16AVX2(SB), NOSPLIT, $32-8
+TEXT ·sTileByCol6x16AVX2(SB), NOSPLIT, $56-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
 	MOVQ    (AX), CX
 	MOVQ    CX, 8(SP)
+	MOVQ    24(AX), CX
+	MOVQ    CX, 16(SP)
+	MOVQ    48(AX), CX
+	MOVQ    CX, 24(SP)
+	MOVQ    152(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -6286,8 +6536,7 @@ TEXT ·sTileByCol6x16AVX2(SB), NOSPLIT, $32-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 16(SP)
-	MOVQ    48(AX), BX
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x02, SI
 	MOVQ    80(AX), DI
@@ -6297,7 +6546,8 @@ TEXT ·sTileByCol6x16AVX2(SB), NOSPLIT, $32-8
 
 tile:
 	MOVQ       8(SP), CX
-	MOVQ       24(AX), DX
+	MOVQ       16(SP), DX
+	MOVQ       24(SP), BX
 	VXORPS     Y0, Y0, Y0
 	VXORPS     Y1, Y1, Y1
 	VXORPS     Y2, Y2, Y2
@@ -6322,7 +6572,7 @@ tile:
 	PREFETCHT0 (R9)
 	ADDQ       R8, R9
 	PREFETCHT0 (R9)
-	MOVQ       152(AX), R9
+	MOVQ       32(SP), R9
 	MOVQ       176(AX), R10
 	SHLQ       $0x02, R10
 	MOVQ       96(AX), R12
@@ -6331,7 +6581,7 @@ tile:
 	CMPQ       R11, R12
 	CMOVQGT    R12, R11
 	SUBQ       R11, R12
-	MOVQ       R12, 24(SP)
+	MOVQ       R12, 48(SP)
 	TESTQ      R11, R11
 	JZ         idle
 
@@ -6387,8 +6637,8 @@ loop:
 idle:
 	MOVQ         AX, R9
 	XORQ         R10, R10
-	MOVQ         24(SP), R11
-	MOVQ         $0x00000000, 24(SP)
+	MOVQ         48(SP), R11
+	MOVQ         $0x00000000, 48(SP)
 	TESTQ        R11, R11
 	JNZ          loop
 	MOVQ         96(AX), R11
@@ -6419,7 +6669,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 192(AX), Y12
+	VBROADCASTSS 216(AX), Y12
 	VMULPS       Y12, Y0, Y0
 	VMULPS       Y12, Y1, Y1
 	VMULPS       Y12, Y2, Y2
@@ -6463,7 +6713,7 @@ scaled:
 wholeadd:
 	TESTQ        $0x00000004, CX
 	JZ           wholebeta
-	VBROADCASTSS 196(AX), Y12
+	VBROADCASTSS 220(AX), Y12
 	MOVQ         BX, CX
 	VFMADD231PS  (CX), Y12, Y0
 	VFMADD231PS  32(CX), Y12, Y1
@@ -6547,7 +6797,7 @@ partial:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 196(AX), Y14
+	VBROADCASTSS 220(AX), Y14
 	MOVQ         BX, DX
 	VMASKMOVPS   (DX), Y12, Y15
 	VFMADD231PS  Y15, Y14, Y0
@@ -6604,101 +6854,103 @@ maskedbeta:
 
 lower:
 	MOVQ       120(AX), DX
-	MOVQ       16(SP), CX
+	MOVQ       40(SP), CX
 	MOVQ       $-1, R9
 	BZHIQ      DX, R9, R9
 	MOVQ       BX, DX
-	MOVQ       CX, R10
-	SHRQ       $0x10, R10
-	ANDQ       R9, R10
-	POPCNTQ    R10, R10
-	LEAQ       masks<>+0(SB), R11
-	SHLQ       $0x02, R10
-	SUBQ       R10, R11
-	VMOVUPS    128(R11), Y12
-	VMOVUPS    160(R11), Y13
+	MOVQ       CX, BX
+	SHRQ       $0x10, BX
+	ANDQ       R9, BX
+	POPCNTQ    BX, BX
+	LEAQ       masks<>+0(SB), R10
+	SHLQ       $0x02, BX
+	SUBQ       BX, R10
+	VMOVUPS    128(R10), Y12
+	VMOVUPS    160(R10), Y13
 	VMASKMOVPS Y0, Y12, (DX)
 	VMASKMOVPS Y1, Y13, 32(DX)
 	LEAQ       1(CX)(CX*1), CX
 	ADDQ       R8, DX
-	MOVQ       CX, R10
-	SHRQ       $0x10, R10
-	ANDQ       R9, R10
-	POPCNTQ    R10, R10
-	LEAQ       masks<>+0(SB), R11
-	SHLQ       $0x02, R10
-	SUBQ       R10, R11
-	VMOVUPS    128(R11), Y12
-	VMOVUPS    160(R11), Y13
+	MOVQ       CX, BX
+	SHRQ       $0x10, BX
+	ANDQ       R9, BX
+	POPCNTQ    BX, BX
+	LEAQ       masks<>+0(SB), R10
+	SHLQ       $0x02, BX
+	SUBQ       BX, R10
+	VMOVUPS    128(R10), Y12
+	VMOVUPS    160(R10), Y13
 	VMASKMOVPS Y2, Y12, (DX)
 	VMASKMOVPS Y3, Y13, 32(DX)
 	LEAQ       1(CX)(CX*1), CX
 	ADDQ       R8, DX
-	MOVQ       CX, R10
-	SHRQ       $0x10, R10
-	ANDQ       R9, R10
-	POPCNTQ    R10, R10
-	LEAQ       masks<>+0(SB), R11
-	SHLQ       $0x02, R10
-	SUBQ       R10, R11
-	VMOVUPS    128(R11), Y12
-	VMOVUPS    160(R11), Y13
+	MOVQ       CX, BX
+	SHRQ       $0x10, BX
+	ANDQ       R9, BX
+	POPCNTQ    BX, BX
+	LEAQ       masks<>+0(SB), R10
+	SHLQ       $0x02, BX
+	SUBQ       BX, R10
+	VMOVUPS    128(R10), Y12
+	VMOVUPS    160(R10), Y13
 	VMASKMOVPS Y4, Y12, (DX)
 	VMASKMOVPS Y5, Y13, 32(DX)
 	LEAQ       1(CX)(CX*1), CX
 	ADDQ       R8, DX
-	MOVQ       CX, R10
-	SHRQ       $0x10, R10
-	ANDQ       R9, R10
-	POPCNTQ    R10, R10
-	LEAQ       masks<>+0(SB), R11
-	SHLQ       $0x02, R10
-	SUBQ       R10, R11
-	VMOVUPS    128(R11), Y12
-	VMOVUPS    160(R11), Y13
+	MOVQ       CX, BX
+	SHRQ       $0x10, BX
+	ANDQ       R9, BX
+	POPCNTQ    BX, BX
+	LEAQ       masks<>+0(SB), R10
+	SHLQ       $0x02, BX
+	SUBQ       BX, R10
+	VMOVUPS    128(R10), Y12
+	VMOVUPS    160(R10), Y13
 	VMASKMOVPS Y6, Y12, (DX)
 	VMASKMOVPS Y7, Y13, 32(DX)
 	LEAQ       1(CX)(CX*1), CX
 	ADDQ       R8, DX
-	MOVQ       CX, R10
-	SHRQ       $0x10, R10
-	ANDQ       R9, R10
-	POPCNTQ    R10, R10
-	LEAQ       masks<>+0(SB), R11
-	SHLQ       $0x02, R10
-	SUBQ       R10, R11
-	VMOVUPS    128(R11), Y12
-	VMOVUPS    160(R11), Y13
+	MOVQ       CX, BX
+	SHRQ       $0x10, BX
+	ANDQ       R9, BX
+	POPCNTQ    BX, BX
+	LEAQ       masks<>+0(SB), R10
+	SHLQ       $0x02, BX
+	SUBQ       BX, R10
+	VMOVUPS    128(R10), Y12
+	VMOVUPS    160(R10), Y13
 	VMASKMOVPS Y8, Y12, (DX)
 	VMASKMOVPS Y9, Y13, 32(DX)
 	LEAQ       1(CX)(CX*1), CX
 	ADDQ       R8, DX
-	MOVQ       CX, R10
-	SHRQ       $0x10, R10
-	ANDQ       R9, R10
-	POPCNTQ    R10, R10
+	MOVQ       CX, BX
+	SHRQ       $0x10, BX
+	ANDQ       R9, BX
+	POPCNTQ    BX, BX
 	LEAQ       masks<>+0(SB), R9
-	SHLQ       $0x02, R10
-	SUBQ       R10, R9
+	SHLQ       $0x02, BX
+	SUBQ       BX, R9
 	VMOVUPS    128(R9), Y12
 	VMOVUPS    160(R9), Y13
 	VMASKMOVPS Y10, Y12, (DX)
 	VMASKMOVPS Y11, Y13, 32(DX)
 	LEAQ       1(CX)(CX*1), CX
-	MOVQ       CX, 16(SP)
+	MOVQ       CX, 40(SP)
 
 stored:
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 8(SP)
+	MOVQ 192(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 16(SP)
+	MOVQ 200(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 24(SP)
+	MOVQ 208(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -8307,12 +8559,18 @@ loop:
 
 // func dTileByRow1x4AVX2(t *byte)
 // Requires: AVX, BMI2, CMOV, FMA3, MMX+, POPCNT
-TEXT ·dTileByRow1x4AVX2(SB), NOSPLIT, $32-8
+TEXT ·dTileByRow1x4AVX2(SB), NOSPLIT, $56-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
 	MOVQ    (AX), CX
 	MOVQ    CX, 8(SP)
+	MOVQ    24(AX), CX
+	MOVQ    CX, 16(SP)
+	MOVQ    48(AX), CX
+	MOVQ    CX, 24(SP)
+	MOVQ    152(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -8320,36 +8578,36 @@ TEXT ·dTileByRow1x4AVX2(SB), NOSPLIT, $32-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 16(SP)
-	MOVQ    48(AX), BX
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), CX
 	SHLQ    $0x03, CX
 	MOVQ    80(AX), SI
 	SHLQ    $0x03, SI
-	MOVQ    88(AX), DI
-	SHLQ    $0x03, DI
+	MOVQ    88(AX), CX
+	SHLQ    $0x03, CX
 
 tile:
 	MOVQ       8(SP), CX
-	MOVQ       24(AX), DX
+	MOVQ       16(SP), DX
+	MOVQ       24(SP), BX
 	VXORPS     Y0, Y0, Y0
-	MOVQ       BX, R8
-	PREFETCHT0 (R8)
-	MOVQ       152(AX), R8
-	MOVQ       176(AX), R9
-	SHLQ       $0x03, R9
-	MOVQ       96(AX), R11
-	SHRQ       $0x01, R11
-	MOVQ       184(AX), R10
-	CMPQ       R10, R11
-	CMOVQGT    R11, R10
-	SUBQ       R10, R11
-	MOVQ       R11, 24(SP)
-	TESTQ      R10, R10
+	MOVQ       BX, DI
+	PREFETCHT0 (DI)
+	MOVQ       32(SP), DI
+	MOVQ       176(AX), R8
+	SHLQ       $0x03, R8
+	MOVQ       96(AX), R10
+	SHRQ       $0x01, R10
+	MOVQ       184(AX), R9
+	CMPQ       R9, R10
+	CMOVQGT    R10, R9
+	SUBQ       R9, R10
+	MOVQ       R10, 48(SP)
+	TESTQ      R9, R9
 	JZ         idle
 
 loop:
-	PREFETCHT1   (R8)
+	PREFETCHT1   (DI)
 	VMOVUPD      (DX), Y1
 	VBROADCASTSD (CX), Y2
 	VFMADD231PD  Y2, Y1, Y0
@@ -8358,20 +8616,20 @@ loop:
 	VFMADD231PD  Y2, Y1, Y0
 	LEAQ         (DX)(SI*2), DX
 	ADDQ         $0x10, CX
-	ADDQ         R9, R8
-	DECQ         R10
+	ADDQ         R8, DI
+	DECQ         R9
 	JNZ          loop
 
 	// the rounds that fetch nothing touch the argument block
 idle:
-	MOVQ         AX, R8
-	XORQ         R9, R9
-	MOVQ         24(SP), R10
-	MOVQ         $0x00000000, 24(SP)
-	TESTQ        R10, R10
+	MOVQ         AX, DI
+	XORQ         R8, R8
+	MOVQ         48(SP), R9
+	MOVQ         $0x00000000, 48(SP)
+	TESTQ        R9, R9
 	JNZ          loop
-	MOVQ         96(AX), R10
-	TESTQ        $0x00000001, R10
+	MOVQ         96(AX), R9
+	TESTQ        $0x00000001, R9
 	JZ           done
 	VMOVUPD      (DX), Y1
 	VBROADCASTSD (CX), Y2
@@ -8381,7 +8639,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 192(AX), Y1
+	VBROADCASTSD 216(AX), Y1
 	VMULPD       Y1, Y0, Y0
 
 scaled:
@@ -8398,7 +8656,7 @@ scaled:
 wholeadd:
 	TESTQ        $0x00000004, CX
 	JZ           wholebeta
-	VBROADCASTSD 200(AX), Y1
+	VBROADCASTSD 224(AX), Y1
 	MOVQ         BX, CX
 	VFMADD231PD  (CX), Y1, Y0
 
@@ -8409,10 +8667,10 @@ wholebeta:
 
 partial:
 	MOVQ       120(AX), DX
-	LEAQ       masks<>+0(SB), R8
+	LEAQ       masks<>+0(SB), DI
 	SHLQ       $0x03, DX
-	SUBQ       DX, R8
-	VMOVUPS    128(R8), Y1
+	SUBQ       DX, DI
+	VMOVUPS    128(DI), Y1
 	TESTQ      $0x00000002, CX
 	JZ         maskedadd
 	MOVQ       BX, DX
@@ -8422,7 +8680,7 @@ partial:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 200(AX), Y2
+	VBROADCASTSD 224(AX), Y2
 	MOVQ         BX, DX
 	VMASKMOVPD   (DX), Y1, Y3
 	VFMADD231PD  Y3, Y2, Y0
@@ -8436,29 +8694,36 @@ maskedbeta:
 
 lower:
 	MOVQ       120(AX), DX
-	MOVQ       16(SP), CX
-	MOVQ       $-1, R8
-	BZHIQ      DX, R8, R8
+	MOVQ       40(SP), CX
+	MOVQ       $-1, DI
+	BZHIQ      DX, DI, DI
 	MOVQ       BX, DX
-	MOVQ       CX, R9
-	SHRQ       $0x10, R9
-	ANDQ       R8, R9
-	POPCNTQ    R9, R9
-	LEAQ       masks<>+0(SB), R8
-	SHLQ       $0x03, R9
-	SUBQ       R9, R8
-	VMOVUPS    128(R8), Y1
+	MOVQ       CX, BX
+	SHRQ       $0x10, BX
+	ANDQ       DI, BX
+	POPCNTQ    BX, BX
+	LEAQ       masks<>+0(SB), DI
+	SHLQ       $0x03, BX
+	SUBQ       BX, DI
+	VMOVUPS    128(DI), Y1
 	VMASKMOVPD Y0, Y1, (DX)
 	LEAQ       1(CX)(CX*1), CX
-	MOVQ       CX, 16(SP)
+	MOVQ       CX, 40(SP)
 
 stored:
-	ADDQ DI, BX
-
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 8(SP)
+	MOVQ 192(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 16(SP)
+	MOVQ 200(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 24(SP)
+	MOVQ 208(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -8466,12 +8731,18 @@ stored:
 
 // func dTileByRow2x4AVX2(t *byte)
 // Requires: AVX, BMI2, CMOV, FMA3, MMX+, POPCNT
-TEXT ·dTileByRow2x4AVX2(SB), NOSPLIT, $32-8
+TEXT ·dTileByRow2x4AVX2(SB), NOSPLIT, $56-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
 	MOVQ    (AX), CX
 	MOVQ    CX, 8(SP)
+	MOVQ    24(AX), CX
+	MOVQ    CX, 16(SP)
+	MOVQ    48(AX), CX
+	MOVQ    CX, 24(SP)
+	MOVQ    152(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -8479,8 +8750,7 @@ TEXT ·dTileByRow2x4AVX2(SB), NOSPLIT, $32-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 16(SP)
-	MOVQ    48(AX), BX
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x03, SI
 	MOVQ    80(AX), DI
@@ -8490,14 +8760,15 @@ TEXT ·dTileByRow2x4AVX2(SB), NOSPLIT, $32-8
 
 tile:
 	MOVQ       8(SP), CX
-	MOVQ       24(AX), DX
+	MOVQ       16(SP), DX
+	MOVQ       24(SP), BX
 	VXORPS     Y0, Y0, Y0
 	VXORPS     Y1, Y1, Y1
 	MOVQ       BX, R9
 	PREFETCHT0 (R9)
 	ADDQ       R8, R9
 	PREFETCHT0 (R9)
-	MOVQ       152(AX), R9
+	MOVQ       32(SP), R9
 	MOVQ       176(AX), R10
 	SHLQ       $0x03, R10
 	MOVQ       96(AX), R12
@@ -8506,7 +8777,7 @@ tile:
 	CMPQ       R11, R12
 	CMOVQGT    R12, R11
 	SUBQ       R11, R12
-	MOVQ       R12, 24(SP)
+	MOVQ       R12, 48(SP)
 	TESTQ      R11, R11
 	JZ         idle
 
@@ -8532,8 +8803,8 @@ loop:
 idle:
 	MOVQ         AX, R9
 	XORQ         R10, R10
-	MOVQ         24(SP), R11
-	MOVQ         $0x00000000, 24(SP)
+	MOVQ         48(SP), R11
+	MOVQ         $0x00000000, 48(SP)
 	TESTQ        R11, R11
 	JNZ          loop
 	MOVQ         96(AX), R11
@@ -8549,7 +8820,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 192(AX), Y2
+	VBROADCASTSD 216(AX), Y2
 	VMULPD       Y2, Y0, Y0
 	VMULPD       Y2, Y1, Y1
 
@@ -8569,7 +8840,7 @@ scaled:
 wholeadd:
 	TESTQ        $0x00000004, CX
 	JZ           wholebeta
-	VBROADCASTSD 200(AX), Y2
+	VBROADCASTSD 224(AX), Y2
 	MOVQ         BX, CX
 	VFMADD231PD  (CX), Y2, Y0
 	ADDQ         R8, CX
@@ -8600,7 +8871,7 @@ partial:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 200(AX), Y3
+	VBROADCASTSD 224(AX), Y3
 	MOVQ         BX, DX
 	VMASKMOVPD   (DX), Y2, Y4
 	VFMADD231PD  Y4, Y3, Y0
@@ -8619,41 +8890,47 @@ maskedbeta:
 
 lower:
 	MOVQ       120(AX), DX
-	MOVQ       16(SP), CX
+	MOVQ       40(SP), CX
 	MOVQ       $-1, R9
 	BZHIQ      DX, R9, R9
 	MOVQ       BX, DX
-	MOVQ       CX, R10
-	SHRQ       $0x10, R10
-	ANDQ       R9, R10
-	POPCNTQ    R10, R10
-	LEAQ       masks<>+0(SB), R11
-	SHLQ       $0x03, R10
-	SUBQ       R10, R11
-	VMOVUPS    128(R11), Y2
+	MOVQ       CX, BX
+	SHRQ       $0x10, BX
+	ANDQ       R9, BX
+	POPCNTQ    BX, BX
+	LEAQ       masks<>+0(SB), R10
+	SHLQ       $0x03, BX
+	SUBQ       BX, R10
+	VMOVUPS    128(R10), Y2
 	VMASKMOVPD Y0, Y2, (DX)
 	LEAQ       1(CX)(CX*1), CX
 	ADDQ       R8, DX
-	MOVQ       CX, R10
-	SHRQ       $0x10, R10
-	ANDQ       R9, R10
-	POPCNTQ    R10, R10
+	MOVQ       CX, BX
+	SHRQ       $0x10, BX
+	ANDQ       R9, BX
+	POPCNTQ    BX, BX
 	LEAQ       masks<>+0(SB), R9
-	SHLQ       $0x03, R10
-	SUBQ       R10, R9
+	SHLQ       $0x03, BX
+	SUBQ       BX, R9
 	VMOVUPS    128(R9), Y2
 	VMASKMOVPD Y1, Y2, (DX)
 	LEAQ       1(CX)(CX*1), CX
-	MOVQ       CX, 16(SP)
+	MOVQ       CX, 40(SP)
 
 stored:
-	ADDQ R8, BX
-	ADDQ R8, BX
-
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 8(SP)
+	MOVQ 192(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 16(SP)
+	MOVQ 200(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 24(SP)
+	MOVQ 208(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -8661,12 +8938,18 @@ stored:
 
 // func dTileByRow3x4AVX2(t *byte)
 // Requires: AVX, BMI2, CMOV, FMA3, MMX+, POPCNT
-TEXT ·dTileByRow3x4AVX2(SB), NOSPLIT, $32-8
+TEXT ·dTileByRow3x4AVX2(SB), NOSPLIT, $56-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
 	MOVQ    (AX), CX
 	MOVQ    CX, 8(SP)
+	MOVQ    24(AX), CX
+	MOVQ    CX, 16(SP)
+	MOVQ    48(AX), CX
+	MOVQ    CX, 24(SP)
+	MOVQ    152(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -8674,8 +8957,7 @@ TEXT ·dTileByRow3x4AVX2(SB), NOSPLIT, $32-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 16(SP)
-	MOVQ    48(AX), BX
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x03, SI
 	MOVQ    80(AX), DI
@@ -8685,7 +8967,8 @@ TEXT ·dTileByRow3x4AVX2(SB), NOSPLIT, $32-8
 
 tile:
 	MOVQ       8(SP), CX
-	MOVQ       24(AX), DX
+	MOVQ       16(SP), DX
+	MOVQ       24(SP), BX
 	VXORPS     Y0, Y0, Y0
 	VXORPS     Y1, Y1, Y1
 	VXORPS     Y2, Y2, Y2
@@ -8695,7 +8978,7 @@ tile:
 	PREFETCHT0 (R9)
 	ADDQ       R8, R9
 	PREFETCHT0 (R9)
-	MOVQ       152(AX), R9
+	MOVQ       32(SP), R9
 	MOVQ       176(AX), R10
 	SHLQ       $0x03, R10
 	MOVQ       96(AX), R12
@@ -8704,7 +8987,7 @@ tile:
 	CMPQ       R11, R12
 	CMOVQGT    R12, R11
 	SUBQ       R11, R12
-	MOVQ       R12, 24(SP)
+	MOVQ       R12, 48(SP)
 	TESTQ      R11, R11
 	JZ         idle
 
@@ -8734,8 +9017,8 @@ loop:
 idle:
 	MOVQ         AX, R9
 	XORQ         R10, R10
-	MOVQ         24(SP), R11
-	MOVQ         $0x00000000, 24(SP)
+	MOVQ         48(SP), R11
+	MOVQ         $0x00000000, 48(SP)
 	TESTQ        R11, R11
 	JNZ          loop
 	MOVQ         96(AX), R11
@@ -8753,7 +9036,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 192(AX), Y3
+	VBROADCASTSD 216(AX), Y3
 	VMULPD       Y3, Y0, Y0
 	VMULPD       Y3, Y1, Y1
 	VMULPD       Y3, Y2, Y2
@@ -8776,7 +9059,7 @@ scaled:
 wholeadd:
 	TESTQ        $0x00000004, CX
 	JZ           wholebeta
-	VBROADCASTSD 200(AX), Y3
+	VBROADCASTSD 224(AX), Y3
 	MOVQ         BX, CX
 	VFMADD231PD  (CX), Y3, Y0
 	ADDQ         R8, CX
@@ -8814,7 +9097,7 @@ partial:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 200(AX), Y4
+	VBROADCASTSD 224(AX), Y4
 	MOVQ         BX, DX
 	VMASKMOVPD   (DX), Y3, Y5
 	VFMADD231PD  Y5, Y4, Y0
@@ -8838,53 +9121,58 @@ maskedbeta:
 
 lower:
 	MOVQ       120(AX), DX
-	MOVQ       16(SP), CX
+	MOVQ       40(SP), CX
 	MOVQ       $-1, R9
 	BZHIQ      DX, R9, R9
 	MOVQ       BX, DX
-	MOVQ       CX, R10
-	SHRQ       $0x10, R10
-	ANDQ       R9, R10
-	POPCNTQ    R10, R10
-	LEAQ       masks<>+0(SB), R11
-	SHLQ       $0x03, R10
-	SUBQ       R10, R11
-	VMOVUPS    128(R11), Y3
+	MOVQ       CX, BX
+	SHRQ       $0x10, BX
+	ANDQ       R9, BX
+	POPCNTQ    BX, BX
+	LEAQ       masks<>+0(SB), R10
+	SHLQ       $0x03, BX
+	SUBQ       BX, R10
+	VMOVUPS    128(R10), Y3
 	VMASKMOVPD Y0, Y3, (DX)
 	LEAQ       1(CX)(CX*1), CX
 	ADDQ       R8, DX
-	MOVQ       CX, R10
-	SHRQ       $0x10, R10
-	ANDQ       R9, R10
-	POPCNTQ    R10, R10
-	LEAQ       masks<>+0(SB), R11
-	SHLQ       $0x03, R10
-	SUBQ       R10, R11
-	VMOVUPS    128(R11), Y3
+	MOVQ       CX, BX
+	SHRQ       $0x10, BX
+	ANDQ       R9, BX
+	POPCNTQ    BX, BX
+	LEAQ       masks<>+0(SB), R10
+	SHLQ       $0x03, BX
+	SUBQ       BX, R10
+	VMOVUPS    128(R10), Y3
 	VMASKMOVPD Y1, Y3, (DX)
 	LEAQ       1(CX)(CX*1), CX
 	ADDQ       R8, DX
-	MOVQ       CX, R10
-	SHRQ       $0x10, R10
-	ANDQ       R9, R10
-	POPCNTQ    R10, R10
+	MOVQ       CX, BX
+	SHRQ       $0x10, BX
+	ANDQ       R9, BX
+	POPCNTQ    BX, BX
 	LEAQ       masks<>+0(SB), R9
-	SHLQ       $0x03, R10
-	SUBQ       R10, R9
+	SHLQ       $0x03, BX
+	SUBQ       BX, R9
 	VMOVUPS    128(R9), Y3
 	VMASKMOVPD Y2, Y3, (DX)
 	LEAQ       1(CX)(CX*1), CX
-	MOVQ       CX, 16(SP)
+	MOVQ       CX, 40(SP)
 
 stored:
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 8(SP)
+	MOVQ 192(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 16(SP)
+	MOVQ 200(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 24(SP)
+	MOVQ 208(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -8892,12 +9180,18 @@ stored:
 
 // func dTileByRow4x4AVX2(t *byte)
 // Requires: AVX, BMI2, CMOV, FMA3, MMX+, POPCNT
-TEXT ·dTileByRow4x4AVX2(SB), NOSPLIT, $32-8
+TEXT ·dTileByRow4x4AVX2(SB), NOSPLIT, $56-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
 	MOVQ    (AX), CX
 	MOVQ    CX, 8(SP)
+	MOVQ    24(AX), CX
+	MOVQ    CX, 16(SP)
+	MOVQ    48(AX), CX
+	MOVQ    CX, 24(SP)
+	MOVQ    152(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -8905,8 +9199,7 @@ TEXT ·dTileByRow4x4AVX2(SB), NOSPLIT, $32-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 16(SP)
-	MOVQ    48(AX), BX
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x03, SI
 	MOVQ    80(AX), DI
@@ -8917,7 +9210,8 @@ TEXT ·dTileByRow4x4AVX2(SB), NOSPLIT, $32-8
 
 tile:
 	MOVQ       8(SP), CX
-	MOVQ       24(AX), DX
+	MOVQ       16(SP), DX
+	MOVQ       24(SP), BX
 	VXORPS     Y0, Y0, Y0
 	VXORPS     Y1, Y1, Y1
 	VXORPS     Y2, Y2, Y2
@@ -8930,7 +9224,7 @@ tile:
 	PREFETCHT0 (R10)
 	ADDQ       R8, R10
 	PREFETCHT0 (R10)
-	MOVQ       152(AX), R10
+	MOVQ       32(SP), R10
 	MOVQ       176(AX), R11
 	SHLQ       $0x03, R11
 	MOVQ       96(AX), R13
@@ -8939,7 +9233,7 @@ tile:
 	CMPQ       R12, R13
 	CMOVQGT    R13, R12
 	SUBQ       R12, R13
-	MOVQ       R13, 24(SP)
+	MOVQ       R13, 48(SP)
 	TESTQ      R12, R12
 	JZ         idle
 
@@ -8973,8 +9267,8 @@ loop:
 idle:
 	MOVQ         AX, R10
 	XORQ         R11, R11
-	MOVQ         24(SP), R12
-	MOVQ         $0x00000000, 24(SP)
+	MOVQ         48(SP), R12
+	MOVQ         $0x00000000, 48(SP)
 	TESTQ        R12, R12
 	JNZ          loop
 	MOVQ         96(AX), R12
@@ -8994,7 +9288,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 192(AX), Y4
+	VBROADCASTSD 216(AX), Y4
 	VMULPD       Y4, Y0, Y0
 	VMULPD       Y4, Y1, Y1
 	VMULPD       Y4, Y2, Y2
@@ -9020,7 +9314,7 @@ scaled:
 wholeadd:
 	TESTQ        $0x00000004, CX
 	JZ           wholebeta
-	VBROADCASTSD 200(AX), Y4
+	VBROADCASTSD 224(AX), Y4
 	MOVQ         BX, CX
 	VFMADD231PD  (CX), Y4, Y0
 	ADDQ         R8, CX
@@ -9065,7 +9359,7 @@ partial:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 200(AX), Y5
+	VBROADCASTSD 224(AX), Y5
 	MOVQ         BX, DX
 	VMASKMOVPD   (DX), Y4, Y6
 	VFMADD231PD  Y6, Y5, Y0
@@ -9094,65 +9388,69 @@ maskedbeta:
 
 lower:
 	MOVQ       120(AX), DX
-	MOVQ       16(SP), CX
+	MOVQ       40(SP), CX
 	MOVQ       $-1, R10
 	BZHIQ      DX, R10, R10
 	MOVQ       BX, DX
-	MOVQ       CX, R11
-	SHRQ       $0x10, R11
-	ANDQ       R10, R11
-	POPCNTQ    R11, R11
-	LEAQ       masks<>+0(SB), R12
-	SHLQ       $0x03, R11
-	SUBQ       R11, R12
-	VMOVUPS    128(R12), Y4
+	MOVQ       CX, BX
+	SHRQ       $0x10, BX
+	ANDQ       R10, BX
+	POPCNTQ    BX, BX
+	LEAQ       masks<>+0(SB), R11
+	SHLQ       $0x03, BX
+	SUBQ       BX, R11
+	VMOVUPS    128(R11), Y4
 	VMASKMOVPD Y0, Y4, (DX)
 	LEAQ       1(CX)(CX*1), CX
 	ADDQ       R8, DX
-	MOVQ       CX, R11
-	SHRQ       $0x10, R11
-	ANDQ       R10, R11
-	POPCNTQ    R11, R11
-	LEAQ       masks<>+0(SB), R12
-	SHLQ       $0x03, R11
-	SUBQ       R11, R12
-	VMOVUPS    128(R12), Y4
+	MOVQ       CX, BX
+	SHRQ       $0x10, BX
+	ANDQ       R10, BX
+	POPCNTQ    BX, BX
+	LEAQ       masks<>+0(SB), R11
+	SHLQ       $0x03, BX
+	SUBQ       BX, R11
+	VMOVUPS    128(R11), Y4
 	VMASKMOVPD Y1, Y4, (DX)
 	LEAQ       1(CX)(CX*1), CX
 	ADDQ       R8, DX
-	MOVQ       CX, R11
-	SHRQ       $0x10, R11
-	ANDQ       R10, R11
-	POPCNTQ    R11, R11
-	LEAQ       masks<>+0(SB), R12
-	SHLQ       $0x03, R11
-	SUBQ       R11, R12
-	VMOVUPS    128(R12), Y4
+	MOVQ       CX, BX
+	SHRQ       $0x10, BX
+	ANDQ       R10, BX
+	POPCNTQ    BX, BX
+	LEAQ       masks<>+0(SB), R11
+	SHLQ       $0x03, BX
+	SUBQ       BX, R11
+	VMOVUPS    128(R11), Y4
 	VMASKMOVPD Y2, Y4, (DX)
 	LEAQ       1(CX)(CX*1), CX
 	ADDQ       R8, DX
-	MOVQ       CX, R11
-	SHRQ       $0x10, R11
-	ANDQ       R10, R11
-	POPCNTQ    R11, R11
+	MOVQ       CX, BX
+	SHRQ       $0x10, BX
+	ANDQ       R10, BX
+	POPCNTQ    BX, BX
 	LEAQ       masks<>+0(SB), R10
-	SHLQ       $0x03, R11
-	SUBQ       R11, R10
+	SHLQ       $0x03, BX
+	SUBQ       BX, R10
 	VMOVUPS    128(R10), Y4
 	VMASKMOVPD Y3, Y4, (DX)
 	LEAQ       1(CX)(CX*1), CX
-	MOVQ       CX, 16(SP)
+	MOVQ       CX, 40(SP)
 
 stored:
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 8(SP)
+	MOVQ 192(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 16(SP)
+	MOVQ 200(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 24(SP)
+	MOVQ 208(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -9160,12 +9458,18 @@ stored:
 
 // func dTileByRow5x4AVX2(t *byte)
 // Requires: AVX, BMI2, CMOV, FMA3, MMX+, POPCNT
-TEXT ·dTileByRow5x4AVX2(SB), NOSPLIT, $32-8
+TEXT ·dTileByRow5x4AVX2(SB), NOSPLIT, $56-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
 	MOVQ    (AX), CX
 	MOVQ    CX, 8(SP)
+	MOVQ    24(AX), CX
+	MOVQ    CX, 16(SP)
+	MOVQ    48(AX), CX
+	MOVQ    CX, 24(SP)
+	MOVQ    152(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -9173,8 +9477,7 @@ TEXT ·dTileByRow5x4AVX2(SB), NOSPLIT, $32-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 16(SP)
-	MOVQ    48(AX), BX
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x03, SI
 	MOVQ    80(AX), DI
@@ -9185,7 +9488,8 @@ TEXT ·dTileByRow5x4AVX2(SB), NOSPLIT, $32-8
 
 tile:
 	MOVQ       8(SP), CX
-	MOVQ       24(AX), DX
+	MOVQ       16(SP), DX
+	MOVQ       24(SP), BX
 	VXORPS     Y0, Y0, Y0
 	VXORPS     Y1, Y1, Y1
 	VXORPS     Y2, Y2, Y2
@@ -9201,7 +9505,7 @@ tile:
 	PREFETCHT0 (R10)
 	ADDQ       R8, R10
 	PREFETCHT0 (R10)
-	MOVQ       152(AX), R10
+	MOVQ       32(SP), R10
 	MOVQ       176(AX), R11
 	SHLQ       $0x03, R11
 	MOVQ       96(AX), R13
@@ -9210,7 +9514,7 @@ tile:
 	CMPQ       R12, R13
 	CMOVQGT    R13, R12
 	SUBQ       R12, R13
-	MOVQ       R13, 24(SP)
+	MOVQ       R13, 48(SP)
 	TESTQ      R12, R12
 	JZ         idle
 
@@ -9248,8 +9552,8 @@ loop:
 idle:
 	MOVQ         AX, R10
 	XORQ         R11, R11
-	MOVQ         24(SP), R12
-	MOVQ         $0x00000000, 24(SP)
+	MOVQ         48(SP), R12
+	MOVQ         $0x00000000, 48(SP)
 	TESTQ        R12, R12
 	JNZ          loop
 	MOVQ         96(AX), R12
@@ -9271,7 +9575,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 192(AX), Y5
+	VBROADCASTSD 216(AX), Y5
 	VMULPD       Y5, Y0, Y0
 	VMULPD       Y5, Y1, Y1
 	VMULPD       Y5, Y2, Y2
@@ -9300,7 +9604,7 @@ scaled:
 wholeadd:
 	TESTQ        $0x00000004, CX
 	JZ           wholebeta
-	VBROADCASTSD 200(AX), Y5
+	VBROADCASTSD 224(AX), Y5
 	MOVQ         BX, CX
 	VFMADD231PD  (CX), Y5, Y0
 	ADDQ         R8, CX
@@ -9352,7 +9656,7 @@ partial:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 200(AX), Y6
+	VBROADCASTSD 224(AX), Y6
 	MOVQ         BX, DX
 	VMASKMOVPD   (DX), Y5, Y7
 	VFMADD231PD  Y7, Y6, Y0
@@ -9386,77 +9690,80 @@ maskedbeta:
 
 lower:
 	MOVQ       120(AX), DX
-	MOVQ       16(SP), CX
+	MOVQ       40(SP), CX
 	MOVQ       $-1, R10
 	BZHIQ      DX, R10, R10
 	MOVQ       BX, DX
-	MOVQ       CX, R11
-	SHRQ       $0x10, R11
-	ANDQ       R10, R11
-	POPCNTQ    R11, R11
-	LEAQ       masks<>+0(SB), R12
-	SHLQ       $0x03, R11
-	SUBQ       R11, R12
-	VMOVUPS    128(R12), Y5
+	MOVQ       CX, BX
+	SHRQ       $0x10, BX
+	ANDQ       R10, BX
+	POPCNTQ    BX, BX
+	LEAQ       masks<>+0(SB), R11
+	SHLQ       $0x03, BX
+	SUBQ       BX, R11
+	VMOVUPS    128(R11), Y5
 	VMASKMOVPD Y0, Y5, (DX)
 	LEAQ       1(CX)(CX*1), CX
 	ADDQ       R8, DX
-	MOVQ       CX, R11
-	SHRQ       $0x10, R11
-	ANDQ       R10, R11
-	POPCNTQ    R11, R11
-	LEAQ       masks<>+0(SB), R12
-	SHLQ       $0x03, R11
-	SUBQ       R11, R12
-	VMOVUPS    128(R12), Y5
+	MOVQ       CX, BX
+	SHRQ       $0x10, BX
+	ANDQ       R10, BX
+	POPCNTQ    BX, BX
+	LEAQ       masks<>+0(SB), R11
+	SHLQ       $0x03, BX
+	SUBQ       BX, R11
+	VMOVUPS    128(R11), Y5
 	VMASKMOVPD Y1, Y5, (DX)
 	LEAQ       1(CX)(CX*1), CX
 	ADDQ       R8, DX
-	MOVQ       CX, R11
-	SHRQ       $0x10, R11
-	ANDQ       R10, R11
-	POPCNTQ    R11, R11
-	LEAQ       masks<>+0(SB), R12
-	SHLQ       $0x03, R11
-	SUBQ       R11, R12
-	VMOVUPS    128(R12), Y5
+	MOVQ       CX, BX
+	SHRQ       $0x10, BX
+	ANDQ       R10, BX
+	POPCNTQ    BX, BX
+	LEAQ       masks<>+0(SB), R11
+	SHLQ       $0x03, BX
+	SUBQ       BX, R11
+	VMOVUPS    128(R11), Y5
 	VMASKMOVPD Y2, Y5, (DX)
 	LEAQ       1(CX)(CX*1), CX
 	ADDQ       R8, DX
-	MOVQ       CX, R11
-	SHRQ       $0x10, R11
-	ANDQ       R10, R11
-	POPCNTQ    R11, R11
-	LEAQ       masks<>+0(SB), R12
-	SHLQ       $0x03, R11
-	SUBQ       R11, R12
-	VMOVUPS    128(R12), Y5
+	MOVQ       CX, BX
+	SHRQ       $0x10, BX
+	ANDQ       R10, BX
+	POPCNTQ    BX, BX
+	LEAQ       masks<>+0(SB), R11
+	SHLQ       $0x03, BX
+	SUBQ       BX, R11
+	VMOVUPS    128(R11), Y5
 	VMASKMOVPD Y3, Y5, (DX)
 	LEAQ       1(CX)(CX*1), CX
 	ADDQ       R8, DX
-	MOVQ       CX, R11
-	SHRQ       $0x10, R11
-	ANDQ       R10, R11
-	POPCNTQ    R11, R11
+	MOVQ       CX, BX
+	SHRQ       $0x10, BX
+	ANDQ       R10, BX
+	POPCNTQ    BX, BX
 	LEAQ       masks<>+0(SB), R10
-	SHLQ       $0x03, R11
-	SUBQ       R11, R10
+	SHLQ       $0x03, BX
+	SUBQ       BX, R10
 	VMOVUPS    128(R10), Y5
 	VMASKMOVPD Y4, Y5, (DX)
 	LEAQ       1(CX)(CX*1), CX
-	MOVQ       CX, 16(SP)
+	MOVQ       CX, 40(SP)
 
 stored:
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 8(SP)
+	MOVQ 192(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 16(SP)
+	MOVQ 200(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 24(SP)
+	MOVQ 208(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -9464,12 +9771,18 @@ stored:
 
 // func dTileByRow6x4AVX2(t *byte)
 // Requires: AVX, BMI2, CMOV, FMA3, MMX+, POPCNT
-TEXT ·dTileByRow6x4AVX2(SB), NOSPLIT, $32-8
+TEXT ·dTileByRow6x4AVX2(SB), NOSPLIT, $56-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
 	MOVQ    (AX), CX
 	MOVQ    CX, 8(SP)
+	MOVQ    24(AX), CX
+	MOVQ    CX, 16(SP)
+	MOVQ    48(AX), CX
+	MOVQ    CX, 24(SP)
+	MOVQ    152(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -9477,8 +9790,7 @@ TEXT ·dTileByRow6x4AVX2(SB), NOSPLIT, $32-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 16(SP)
-	MOVQ    48(AX), BX
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x03, SI
 	MOVQ    80(AX), DI
@@ -9489,7 +9801,8 @@ TEXT ·dTileByRow6x4AVX2(SB), NOSPLIT, $32-8
 
 tile:
 	MOVQ       8(SP), CX
-	MOVQ       24(AX), DX
+	MOVQ       16(SP), DX
+	MOVQ       24(SP), BX
 	LEAQ       (CX)(SI*4), R10
 	ADDQ       SI, R10
 	VXORPS     Y0, Y0, Y0
@@ -9510,7 +9823,7 @@ tile:
 	PREFETCHT0 (R11)
 	ADDQ       R8, R11
 	PREFETCHT0 (R11)
-	MOVQ       152(AX), R11
+	MOVQ       32(SP), R11
 	MOVQ       176(AX), R12
 	SHLQ       $0x03, R12
 	MOVQ       96(AX), R14
@@ -9519,7 +9832,7 @@ tile:
 	CMPQ       R13, R14
 	CMOVQGT    R14, R13
 	SUBQ       R13, R14
-	MOVQ       R14, 24(SP)
+	MOVQ       R14, 48(SP)
 	TESTQ      R13, R13
 	JZ         idle
 
@@ -9562,8 +9875,8 @@ loop:
 idle:
 	MOVQ         AX, R11
 	XORQ         R12, R12
-	MOVQ         24(SP), R13
-	MOVQ         $0x00000000, 24(SP)
+	MOVQ         48(SP), R13
+	MOVQ         $0x00000000, 48(SP)
 	TESTQ        R13, R13
 	JNZ          loop
 	MOVQ         96(AX), R13
@@ -9587,7 +9900,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 192(AX), Y6
+	VBROADCASTSD 216(AX), Y6
 	VMULPD       Y6, Y0, Y0
 	VMULPD       Y6, Y1, Y1
 	VMULPD       Y6, Y2, Y2
@@ -9619,7 +9932,7 @@ scaled:
 wholeadd:
 	TESTQ        $0x00000004, CX
 	JZ           wholebeta
-	VBROADCASTSD 200(AX), Y6
+	VBROADCASTSD 224(AX), Y6
 	MOVQ         BX, CX
 	VFMADD231PD  (CX), Y6, Y0
 	ADDQ         R8, CX
@@ -9678,7 +9991,7 @@ partial:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 200(AX), Y7
+	VBROADCASTSD 224(AX), Y7
 	MOVQ         BX, DX
 	VMASKMOVPD   (DX), Y6, Y8
 	VFMADD231PD  Y8, Y7, Y0
@@ -9717,89 +10030,91 @@ maskedbeta:
 
 lower:
 	MOVQ       120(AX), DX
-	MOVQ       16(SP), CX
+	MOVQ       40(SP), CX
 	MOVQ       $-1, R10
 	BZHIQ      DX, R10, R10
 	MOVQ       BX, DX
-	MOVQ       CX, R11
-	SHRQ       $0x10, R11
-	ANDQ       R10, R11
-	POPCNTQ    R11, R11
-	LEAQ       masks<>+0(SB), R12
-	SHLQ       $0x03, R11
-	SUBQ       R11, R12
-	VMOVUPS    128(R12), Y6
+	MOVQ       CX, BX
+	SHRQ       $0x10, BX
+	ANDQ       R10, BX
+	POPCNTQ    BX, BX
+	LEAQ       masks<>+0(SB), R11
+	SHLQ       $0x03, BX
+	SUBQ       BX, R11
+	VMOVUPS    128(R11), Y6
 	VMASKMOVPD Y0, Y6, (DX)
 	LEAQ       1(CX)(CX*1), CX
 	ADDQ       R8, DX
-	MOVQ       CX, R11
-	SHRQ       $0x10, R11
-	ANDQ       R10, R11
-	POPCNTQ    R11, R11
-	LEAQ       masks<>+0(SB), R12
-	SHLQ       $0x03, R11
-	SUBQ       R11, R12
-	VMOVUPS    128(R12), Y6
+	MOVQ       CX, BX
+	SHRQ       $0x10, BX
+	ANDQ       R10, BX
+	POPCNTQ    BX, BX
+	LEAQ       masks<>+0(SB), R11
+	SHLQ       $0x03, BX
+	SUBQ       BX, R11
+	VMOVUPS    128(R11), Y6
 	VMASKMOVPD Y1, Y6, (DX)
 	LEAQ       1(CX)(CX*1), CX
 	ADDQ       R8, DX
-	MOVQ       CX, R11
-	SHRQ       $0x10, R11
-	ANDQ       R10, R11
-	POPCNTQ    R11, R11
-	LEAQ       masks<>+0(SB), R12
-	SHLQ       $0x03, R11
-	SUBQ       R11, R12
-	VMOVUPS    128(R12), Y6
+	MOVQ       CX, BX
+	SHRQ       $0x10, BX
+	ANDQ       R10, BX
+	POPCNTQ    BX, BX
+	LEAQ       masks<>+0(SB), R11
+	SHLQ       $0x03, BX
+	SUBQ       BX, R11
+	VMOVUPS    128(R11), Y6
 	VMASKMOVPD Y2, Y6, (DX)
 	LEAQ       1(CX)(CX*1), CX
 	ADDQ       R8, DX
-	MOVQ       CX, R11
-	SHRQ       $0x10, R11
-	ANDQ       R10, R11
-	POPCNTQ    R11, R11
-	LEAQ       masks<>+0(SB), R12
-	SHLQ       $0x03, R11
-	SUBQ       R11, R12
-	VMOVUPS    128(R12), Y6
+	MOVQ       CX, BX
+	SHRQ       $0x10, BX
+	ANDQ       R10, BX
+	POPCNTQ    BX, BX
+	LEAQ       masks<>+0(SB), R11
+	SHLQ       $0x03, BX
+	SUBQ       BX, R11
+	VMOVUPS    128(R11), Y6
 	VMASKMOVPD Y3, Y6, (DX)
 	LEAQ       1(CX)(CX*1), CX
 	ADDQ       R8, DX
-	MOVQ       CX, R11
-	SHRQ       $0x10, R11
-	ANDQ       R10, R11
-	POPCNTQ    R11, R11
-	LEAQ       masks<>+0(SB), R12
-	SHLQ       $0x03, R11
-	SUBQ       R11, R12
-	VMOVUPS    128(R12), Y6
+	MOVQ       CX, BX
+	SHRQ       $0x10, BX
+	ANDQ       R10, BX
+	POPCNTQ    BX, BX
+	LEAQ       masks<>+0(SB), R11
+	SHLQ       $0x03, BX
+	SUBQ       BX, R11
+	VMOVUPS    128(R11), Y6
 	VMASKMOVPD Y4, Y6, (DX)
 	LEAQ       1(CX)(CX*1), CX
 	ADDQ       R8, DX
-	MOVQ       CX, R11
-	SHRQ       $0x10, R11
-	ANDQ       R10, R11
-	POPCNTQ    R11, R11
+	MOVQ       CX, BX
+	SHRQ       $0x10, BX
+	ANDQ       R10, BX
+	POPCNTQ    BX, BX
 	LEAQ       masks<>+0(SB), R10
-	SHLQ       $0x03, R11
-	SUBQ       R11, R10
+	SHLQ       $0x03, BX
+	SUBQ       BX, R10
 	VMOVUPS    128(R10), Y6
 	VMASKMOVPD Y5, Y6, (DX)
 	LEAQ       1(CX)(CX*1), CX
-	MOVQ       CX, 16(SP)
+	MOVQ       CX, 40(SP)
 
 stored:
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 8(SP)
+	MOVQ 192(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 16(SP)
+	MOVQ 200(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 24(SP)
+	MOVQ 208(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -9807,12 +10122,18 @@ stored:
 
 // func dTileByCol1x4AVX2(t *byte)
 // Requires: AVX, BMI2, CMOV, FMA3, MMX+, POPCNT
-TEXT ·dTileByCol1x4AVX2(SB), NOSPLIT, $32-8
+TEXT ·dTileByCol1x4AVX2(SB), NOSPLIT, $56-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
 	MOVQ    (AX), CX
 	MOVQ    CX, 8(SP)
+	MOVQ    24(AX), CX
+	MOVQ    CX, 16(SP)
+	MOVQ    48(AX), CX
+	MOVQ    CX, 24(SP)
+	MOVQ    152(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -9820,36 +10141,36 @@ TEXT ·dTileByCol1x4AVX2(SB), NOSPLIT, $32-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 16(SP)
-	MOVQ    48(AX), BX
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x03, SI
 	MOVQ    80(AX), DI
 	SHLQ    $0x03, DI
-	MOVQ    88(AX), R8
-	SHLQ    $0x03, R8
+	MOVQ    88(AX), CX
+	SHLQ    $0x03, CX
 
 tile:
 	MOVQ       8(SP), CX
-	MOVQ       24(AX), DX
+	MOVQ       16(SP), DX
+	MOVQ       24(SP), BX
 	VXORPS     Y0, Y0, Y0
-	MOVQ       BX, R9
-	PREFETCHT0 (R9)
-	MOVQ       152(AX), R9
-	MOVQ       176(AX), R10
-	SHLQ       $0x03, R10
-	MOVQ       96(AX), R12
-	SHRQ       $0x01, R12
-	MOVQ       184(AX), R11
-	CMPQ       R11, R12
-	CMOVQGT    R12, R11
-	SUBQ       R11, R12
-	MOVQ       R12, 24(SP)
-	TESTQ      R11, R11
+	MOVQ       BX, R8
+	PREFETCHT0 (R8)
+	MOVQ       32(SP), R8
+	MOVQ       176(AX), R9
+	SHLQ       $0x03, R9
+	MOVQ       96(AX), R11
+	SHRQ       $0x01, R11
+	MOVQ       184(AX), R10
+	CMPQ       R10, R11
+	CMOVQGT    R11, R10
+	SUBQ       R10, R11
+	MOVQ       R11, 48(SP)
+	TESTQ      R10, R10
 	JZ         idle
 
 loop:
-	PREFETCHT1   (R9)
+	PREFETCHT1   (R8)
 	VMOVUPD      (DX), Y1
 	VBROADCASTSD (CX), Y2
 	VFMADD231PD  Y2, Y1, Y0
@@ -9858,20 +10179,20 @@ loop:
 	VFMADD231PD  Y2, Y1, Y0
 	LEAQ         (DX)(DI*2), DX
 	LEAQ         (CX)(SI*2), CX
-	ADDQ         R10, R9
-	DECQ         R11
+	ADDQ         R9, R8
+	DECQ         R10
 	JNZ          loop
 
 	// the rounds that fetch nothing touch the argument block
 idle:
-	MOVQ         AX, R9
-	XORQ         R10, R10
-	MOVQ         24(SP), R11
-	MOVQ         $0x00000000, 24(SP)
-	TESTQ        R11, R11
+	MOVQ         AX, R8
+	XORQ         R9, R9
+	MOVQ         48(SP), R10
+	MOVQ         $0x00000000, 48(SP)
+	TESTQ        R10, R10
 	JNZ          loop
-	MOVQ         96(AX), R11
-	TESTQ        $0x00000001, R11
+	MOVQ         96(AX), R10
+	TESTQ        $0x00000001, R10
 	JZ           done
 	VMOVUPD      (DX), Y1
 	VBROADCASTSD (CX), Y2
@@ -9881,7 +10202,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 192(AX), Y1
+	VBROADCASTSD 216(AX), Y1
 	VMULPD       Y1, Y0, Y0
 
 scaled:
@@ -9898,7 +10219,7 @@ scaled:
 wholeadd:
 	TESTQ        $0x00000004, CX
 	JZ           wholebeta
-	VBROADCASTSD 200(AX), Y1
+	VBROADCASTSD 224(AX), Y1
 	MOVQ         BX, CX
 	VFMADD231PD  (CX), Y1, Y0
 
@@ -9909,10 +10230,10 @@ wholebeta:
 
 partial:
 	MOVQ       120(AX), DX
-	LEAQ       masks<>+0(SB), R9
+	LEAQ       masks<>+0(SB), R8
 	SHLQ       $0x03, DX
-	SUBQ       DX, R9
-	VMOVUPS    128(R9), Y1
+	SUBQ       DX, R8
+	VMOVUPS    128(R8), Y1
 	TESTQ      $0x00000002, CX
 	JZ         maskedadd
 	MOVQ       BX, DX
@@ -9922,7 +10243,7 @@ partial:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 200(AX), Y2
+	VBROADCASTSD 224(AX), Y2
 	MOVQ         BX, DX
 	VMASKMOVPD   (DX), Y1, Y3
 	VFMADD231PD  Y3, Y2, Y0
@@ -9936,29 +10257,36 @@ maskedbeta:
 
 lower:
 	MOVQ       120(AX), DX
-	MOVQ       16(SP), CX
-	MOVQ       $-1, R9
-	BZHIQ      DX, R9, R9
+	MOVQ       40(SP), CX
+	MOVQ       $-1, R8
+	BZHIQ      DX, R8, R8
 	MOVQ       BX, DX
-	MOVQ       CX, R10
-	SHRQ       $0x10, R10
-	ANDQ       R9, R10
-	POPCNTQ    R10, R10
-	LEAQ       masks<>+0(SB), R9
-	SHLQ       $0x03, R10
-	SUBQ       R10, R9
-	VMOVUPS    128(R9), Y1
+	MOVQ       CX, BX
+	SHRQ       $0x10, BX
+	ANDQ       R8, BX
+	POPCNTQ    BX, BX
+	LEAQ       masks<>+0(SB), R8
+	SHLQ       $0x03, BX
+	SUBQ       BX, R8
+	VMOVUPS    128(R8), Y1
 	VMASKMOVPD Y0, Y1, (DX)
 	LEAQ       1(CX)(CX*1), CX
-	MOVQ       CX, 16(SP)
+	MOVQ       CX, 40(SP)
 
 stored:
-	ADDQ R8, BX
-
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 8(SP)
+	MOVQ 192(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 16(SP)
+	MOVQ 200(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 24(SP)
+	MOVQ 208(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -9966,12 +10294,18 @@ stored:
 
 // func dTileByCol2x4AVX2(t *byte)
 // Requires: AVX, BMI2, CMOV, FMA3, MMX+, POPCNT
-TEXT ·dTileByCol2x4AVX2(SB), NOSPLIT, $32-8
+TEXT ·dTileByCol2x4AVX2(SB), NOSPLIT, $56-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
 	MOVQ    (AX), CX
 	MOVQ    CX, 8(SP)
+	MOVQ    24(AX), CX
+	MOVQ    CX, 16(SP)
+	MOVQ    48(AX), CX
+	MOVQ    CX, 24(SP)
+	MOVQ    152(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -9979,8 +10313,7 @@ TEXT ·dTileByCol2x4AVX2(SB), NOSPLIT, $32-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 16(SP)
-	MOVQ    48(AX), BX
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x03, SI
 	MOVQ    80(AX), DI
@@ -9990,14 +10323,15 @@ TEXT ·dTileByCol2x4AVX2(SB), NOSPLIT, $32-8
 
 tile:
 	MOVQ       8(SP), CX
-	MOVQ       24(AX), DX
+	MOVQ       16(SP), DX
+	MOVQ       24(SP), BX
 	VXORPS     Y0, Y0, Y0
 	VXORPS     Y1, Y1, Y1
 	MOVQ       BX, R9
 	PREFETCHT0 (R9)
 	ADDQ       R8, R9
 	PREFETCHT0 (R9)
-	MOVQ       152(AX), R9
+	MOVQ       32(SP), R9
 	MOVQ       176(AX), R10
 	SHLQ       $0x03, R10
 	MOVQ       96(AX), R12
@@ -10006,7 +10340,7 @@ tile:
 	CMPQ       R11, R12
 	CMOVQGT    R12, R11
 	SUBQ       R11, R12
-	MOVQ       R12, 24(SP)
+	MOVQ       R12, 48(SP)
 	TESTQ      R11, R11
 	JZ         idle
 
@@ -10032,8 +10366,8 @@ loop:
 idle:
 	MOVQ         AX, R9
 	XORQ         R10, R10
-	MOVQ         24(SP), R11
-	MOVQ         $0x00000000, 24(SP)
+	MOVQ         48(SP), R11
+	MOVQ         $0x00000000, 48(SP)
 	TESTQ        R11, R11
 	JNZ          loop
 	MOVQ         96(AX), R11
@@ -10049,7 +10383,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 192(AX), Y2
+	VBROADCASTSD 216(AX), Y2
 	VMULPD       Y2, Y0, Y0
 	VMULPD       Y2, Y1, Y1
 
@@ -10069,7 +10403,7 @@ scaled:
 wholeadd:
 	TESTQ        $0x00000004, CX
 	JZ           wholebeta
-	VBROADCASTSD 200(AX), Y2
+	VBROADCASTSD 224(AX), Y2
 	MOVQ         BX, CX
 	VFMADD231PD  (CX), Y2, Y0
 	ADDQ         R8, CX
@@ -10100,7 +10434,7 @@ partial:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 200(AX), Y3
+	VBROADCASTSD 224(AX), Y3
 	MOVQ         BX, DX
 	VMASKMOVPD   (DX), Y2, Y4
 	VFMADD231PD  Y4, Y3, Y0
@@ -10119,41 +10453,47 @@ maskedbeta:
 
 lower:
 	MOVQ       120(AX), DX
-	MOVQ       16(SP), CX
+	MOVQ       40(SP), CX
 	MOVQ       $-1, R9
 	BZHIQ      DX, R9, R9
 	MOVQ       BX, DX
-	MOVQ       CX, R10
-	SHRQ       $0x10, R10
-	ANDQ       R9, R10
-	POPCNTQ    R10, R10
-	LEAQ       masks<>+0(SB), R11
-	SHLQ       $0x03, R10
-	SUBQ       R10, R11
-	VMOVUPS    128(R11), Y2
+	MOVQ       CX, BX
+	SHRQ       $0x10, BX
+	ANDQ       R9, BX
+	POPCNTQ    BX, BX
+	LEAQ       masks<>+0(SB), R10
+	SHLQ       $0x03, BX
+	SUBQ       BX, R10
+	VMOVUPS    128(R10), Y2
 	VMASKMOVPD Y0, Y2, (DX)
 	LEAQ       1(CX)(CX*1), CX
 	ADDQ       R8, DX
-	MOVQ       CX, R10
-	SHRQ       $0x10, R10
-	ANDQ       R9, R10
-	POPCNTQ    R10, R10
+	MOVQ       CX, BX
+	SHRQ       $0x10, BX
+	ANDQ       R9, BX
+	POPCNTQ    BX, BX
 	LEAQ       masks<>+0(SB), R9
-	SHLQ       $0x03, R10
-	SUBQ       R10, R9
+	SHLQ       $0x03, BX
+	SUBQ       BX, R9
 	VMOVUPS    128(R9), Y2
 	VMASKMOVPD Y1, Y2, (DX)
 	LEAQ       1(CX)(CX*1), CX
-	MOVQ       CX, 16(SP)
+	MOVQ       CX, 40(SP)
 
 stored:
-	ADDQ R8, BX
-	ADDQ R8, BX
-
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 8(SP)
+	MOVQ 192(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 16(SP)
+	MOVQ 200(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 24(SP)
+	MOVQ 208(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -10161,12 +10501,18 @@ stored:
 
 // func dTileByCol3x4AVX2(t *byte)
 // Requires: AVX, BMI2, CMOV, FMA3, MMX+, POPCNT
-TEXT ·dTileByCol3x4AVX2(SB), NOSPLIT, $32-8
+TEXT ·dTileByCol3x4AVX2(SB), NOSPLIT, $56-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
 	MOVQ    (AX), CX
 	MOVQ    CX, 8(SP)
+	MOVQ    24(AX), CX
+	MOVQ    CX, 16(SP)
+	MOVQ    48(AX), CX
+	MOVQ    CX, 24(SP)
+	MOVQ    152(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -10174,8 +10520,7 @@ TEXT ·dTileByCol3x4AVX2(SB), NOSPLIT, $32-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 16(SP)
-	MOVQ    48(AX), BX
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x03, SI
 	MOVQ    80(AX), DI
@@ -10185,7 +10530,8 @@ TEXT ·dTileByCol3x4AVX2(SB), NOSPLIT, $32-8
 
 tile:
 	MOVQ       8(SP), CX
-	MOVQ       24(AX), DX
+	MOVQ       16(SP), DX
+	MOVQ       24(SP), BX
 	VXORPS     Y0, Y0, Y0
 	VXORPS     Y1, Y1, Y1
 	VXORPS     Y2, Y2, Y2
@@ -10195,7 +10541,7 @@ tile:
 	PREFETCHT0 (R9)
 	ADDQ       R8, R9
 	PREFETCHT0 (R9)
-	MOVQ       152(AX), R9
+	MOVQ       32(SP), R9
 	MOVQ       176(AX), R10
 	SHLQ       $0x03, R10
 	MOVQ       96(AX), R12
@@ -10204,7 +10550,7 @@ tile:
 	CMPQ       R11, R12
 	CMOVQGT    R12, R11
 	SUBQ       R11, R12
-	MOVQ       R12, 24(SP)
+	MOVQ       R12, 48(SP)
 	TESTQ      R11, R11
 	JZ         idle
 
@@ -10234,8 +10580,8 @@ loop:
 idle:
 	MOVQ         AX, R9
 	XORQ         R10, R10
-	MOVQ         24(SP), R11
-	MOVQ         $0x00000000, 24(SP)
+	MOVQ         48(SP), R11
+	MOVQ         $0x00000000, 48(SP)
 	TESTQ        R11, R11
 	JNZ          loop
 	MOVQ         96(AX), R11
@@ -10253,7 +10599,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 192(AX), Y3
+	VBROADCASTSD 216(AX), Y3
 	VMULPD       Y3, Y0, Y0
 	VMULPD       Y3, Y1, Y1
 	VMULPD       Y3, Y2, Y2
@@ -10276,7 +10622,7 @@ scaled:
 wholeadd:
 	TESTQ        $0x00000004, CX
 	JZ           wholebeta
-	VBROADCASTSD 200(AX), Y3
+	VBROADCASTSD 224(AX), Y3
 	MOVQ         BX, CX
 	VFMADD231PD  (CX), Y3, Y0
 	ADDQ         R8, CX
@@ -10314,7 +10660,7 @@ partial:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 200(AX), Y4
+	VBROADCASTSD 224(AX), Y4
 	MOVQ         BX, DX
 	VMASKMOVPD   (DX), Y3, Y5
 	VFMADD231PD  Y5, Y4, Y0
@@ -10338,53 +10684,58 @@ maskedbeta:
 
 lower:
 	MOVQ       120(AX), DX
-	MOVQ       16(SP), CX
+	MOVQ       40(SP), CX
 	MOVQ       $-1, R9
 	BZHIQ      DX, R9, R9
 	MOVQ       BX, DX
-	MOVQ       CX, R10
-	SHRQ       $0x10, R10
-	ANDQ       R9, R10
-	POPCNTQ    R10, R10
-	LEAQ       masks<>+0(SB), R11
-	SHLQ       $0x03, R10
-	SUBQ       R10, R11
-	VMOVUPS    128(R11), Y3
+	MOVQ       CX, BX
+	SHRQ       $0x10, BX
+	ANDQ       R9, BX
+	POPCNTQ    BX, BX
+	LEAQ       masks<>+0(SB), R10
+	SHLQ       $0x03, BX
+	SUBQ       BX, R10
+	VMOVUPS    128(R10), Y3
 	VMASKMOVPD Y0, Y3, (DX)
 	LEAQ       1(CX)(CX*1), CX
 	ADDQ       R8, DX
-	MOVQ       CX, R10
-	SHRQ       $0x10, R10
-	ANDQ       R9, R10
-	POPCNTQ    R10, R10
-	LEAQ       masks<>+0(SB), R11
-	SHLQ       $0x03, R10
-	SUBQ       R10, R11
-	VMOVUPS    128(R11), Y3
+	MOVQ       CX, BX
+	SHRQ       $0x10, BX
+	ANDQ       R9, BX
+	POPCNTQ    BX, BX
+	LEAQ       masks<>+0(SB), R10
+	SHLQ       $0x03, BX
+	SUBQ       BX, R10
+	VMOVUPS    128(R10), Y3
 	VMASKMOVPD Y1, Y3, (DX)
 	LEAQ       1(CX)(CX*1), CX
 	ADDQ       R8, DX
-	MOVQ       CX, R10
-	SHRQ       $0x10, R10
-	ANDQ       R9, R10
-	POPCNTQ    R10, R10
+	MOVQ       CX, BX
+	SHRQ       $0x10, BX
+	ANDQ       R9, BX
+	POPCNTQ    BX, BX
 	LEAQ       masks<>+0(SB), R9
-	SHLQ       $0x03, R10
-	SUBQ       R10, R9
+	SHLQ       $0x03, BX
+	SUBQ       BX, R9
 	VMOVUPS    128(R9), Y3
 	VMASKMOVPD Y2, Y3, (DX)
 	LEAQ       1(CX)(CX*1), CX
-	MOVQ       CX, 16(SP)
+	MOVQ       CX, 40(SP)
 
 stored:
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 8(SP)
+	MOVQ 192(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 16(SP)
+	MOVQ 200(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 24(SP)
+	MOVQ 208(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -10392,12 +10743,18 @@ stored:
 
 // func dTileByCol4x4AVX2(t *byte)
 // Requires: AVX, BMI2, CMOV, FMA3, MMX+, POPCNT
-TEXT ·dTileByCol4x4AVX2(SB), NOSPLIT, $32-8
+TEXT ·dTileByCol4x4AVX2(SB), NOSPLIT, $56-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
 	MOVQ    (AX), CX
 	MOVQ    CX, 8(SP)
+	MOVQ    24(AX), CX
+	MOVQ    CX, 16(SP)
+	MOVQ    48(AX), CX
+	MOVQ    CX, 24(SP)
+	MOVQ    152(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -10405,8 +10762,7 @@ TEXT ·dTileByCol4x4AVX2(SB), NOSPLIT, $32-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 16(SP)
-	MOVQ    48(AX), BX
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x03, SI
 	MOVQ    80(AX), DI
@@ -10416,7 +10772,8 @@ TEXT ·dTileByCol4x4AVX2(SB), NOSPLIT, $32-8
 
 tile:
 	MOVQ       8(SP), CX
-	MOVQ       24(AX), DX
+	MOVQ       16(SP), DX
+	MOVQ       24(SP), BX
 	VXORPS     Y0, Y0, Y0
 	VXORPS     Y1, Y1, Y1
 	VXORPS     Y2, Y2, Y2
@@ -10429,7 +10786,7 @@ tile:
 	PREFETCHT0 (R9)
 	ADDQ       R8, R9
 	PREFETCHT0 (R9)
-	MOVQ       152(AX), R9
+	MOVQ       32(SP), R9
 	MOVQ       176(AX), R10
 	SHLQ       $0x03, R10
 	MOVQ       96(AX), R12
@@ -10438,7 +10795,7 @@ tile:
 	CMPQ       R11, R12
 	CMOVQGT    R12, R11
 	SUBQ       R11, R12
-	MOVQ       R12, 24(SP)
+	MOVQ       R12, 48(SP)
 	TESTQ      R11, R11
 	JZ         idle
 
@@ -10472,8 +10829,8 @@ loop:
 idle:
 	MOVQ         AX, R9
 	XORQ         R10, R10
-	MOVQ         24(SP), R11
-	MOVQ         $0x00000000, 24(SP)
+	MOVQ         48(SP), R11
+	MOVQ         $0x00000000, 48(SP)
 	TESTQ        R11, R11
 	JNZ          loop
 	MOVQ         96(AX), R11
@@ -10493,7 +10850,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 192(AX), Y4
+	VBROADCASTSD 216(AX), Y4
 	VMULPD       Y4, Y0, Y0
 	VMULPD       Y4, Y1, Y1
 	VMULPD       Y4, Y2, Y2
@@ -10519,7 +10876,7 @@ scaled:
 wholeadd:
 	TESTQ        $0x00000004, CX
 	JZ           wholebeta
-	VBROADCASTSD 200(AX), Y4
+	VBROADCASTSD 224(AX), Y4
 	MOVQ         BX, CX
 	VFMADD231PD  (CX), Y4, Y0
 	ADDQ         R8, CX
@@ -10564,7 +10921,7 @@ partial:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 200(AX), Y5
+	VBROADCASTSD 224(AX), Y5
 	MOVQ         BX, DX
 	VMASKMOVPD   (DX), Y4, Y6
 	VFMADD231PD  Y6, Y5, Y0
@@ -10593,65 +10950,69 @@ maskedbeta:
 
 lower:
 	MOVQ       120(AX), DX
-	MOVQ       16(SP), CX
+	MOVQ       40(SP), CX
 	MOVQ       $-1, R9
 	BZHIQ      DX, R9, R9
 	MOVQ       BX, DX
-	MOVQ       CX, R10
-	SHRQ       $0x10, R10
-	ANDQ       R9, R10
-	POPCNTQ    R10, R10
-	LEAQ       masks<>+0(SB), R11
-	SHLQ       $0x03, R10
-	SUBQ       R10, R11
-	VMOVUPS    128(R11), Y4
+	MOVQ       CX, BX
+	SHRQ       $0x10, BX
+	ANDQ       R9, BX
+	POPCNTQ    BX, BX
+	LEAQ       masks<>+0(SB), R10
+	SHLQ       $0x03, BX
+	SUBQ       BX, R10
+	VMOVUPS    128(R10), Y4
 	VMASKMOVPD Y0, Y4, (DX)
 	LEAQ       1(CX)(CX*1), CX
 	ADDQ       R8, DX
-	MOVQ       CX, R10
-	SHRQ       $0x10, R10
-	ANDQ       R9, R10
-	POPCNTQ    R10, R10
-	LEAQ       masks<>+0(SB), R11
-	SHLQ       $0x03, R10
-	SUBQ       R10, R11
-	VMOVUPS    128(R11), Y4
+	MOVQ       CX, BX
+	SHRQ       $0x10, BX
+	ANDQ       R9, BX
+	POPCNTQ    BX, BX
+	LEAQ       masks<>+0(SB), R10
+	SHLQ       $0x03, BX
+	SUBQ       BX, R10
+	VMOVUPS    128(R10), Y4
 	VMASKMOVPD Y1, Y4, (DX)
 	LEAQ       1(CX)(CX*1), CX
 	ADDQ       R8, DX
-	MOVQ       CX, R10
-	SHRQ       $0x10, R10
-	ANDQ       R9, R10
-	POPCNTQ    R10, R10
-	LEAQ       masks<>+0(SB), R11
-	SHLQ       $0x03, R10
-	SUBQ       R10, R11
-	VMOVUPS    128(R11), Y4
+	MOVQ       CX, BX
+	SHRQ       $0x10, BX
+	ANDQ       R9, BX
+	POPCNTQ    BX, BX
+	LEAQ       masks<>+0(SB), R10
+	SHLQ       $0x03, BX
+	SUBQ       BX, R10
+	VMOVUPS    128(R10), Y4
 	VMASKMOVPD Y2, Y4, (DX)
 	LEAQ       1(CX)(CX*1), CX
 	ADDQ       R8, DX
-	MOVQ       CX, R10
-	SHRQ       $0x10, R10
-	ANDQ       R9, R10
-	POPCNTQ    R10, R10
+	MOVQ       CX, BX
+	SHRQ       $0x10, BX
+	ANDQ       R9, BX
+	POPCNTQ    BX, BX
 	LEAQ       masks<>+0(SB), R9
-	SHLQ       $0x03, R10
-	SUBQ       R10, R9
+	SHLQ       $0x03, BX
+	SUBQ       BX, R9
 	VMOVUPS    128(R9), Y4
 	VMASKMOVPD Y3, Y4, (DX)
 	LEAQ       1(CX)(CX*1), CX
-	MOVQ       CX, 16(SP)
+	MOVQ       CX, 40(SP)
 
 stored:
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 8(SP)
+	MOVQ 192(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 16(SP)
+	MOVQ 200(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 24(SP)
+	MOVQ 208(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -10659,12 +11020,18 @@ stored:
 
 // func dTileByCol5x4AVX2(t *byte)
 // Requires: AVX, BMI2, CMOV, FMA3, MMX+, POPCNT
-TEXT ·dTileByCol5x4AVX2(SB), NOSPLIT, $32-8
+TEXT ·dTileByCol5x4AVX2(SB), NOSPLIT, $56-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
 	MOVQ    (AX), CX
 	MOVQ    CX, 8(SP)
+	MOVQ    24(AX), CX
+	MOVQ    CX, 16(SP)
+	MOVQ    48(AX), CX
+	MOVQ    CX, 24(SP)
+	MOVQ    152(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -10672,8 +11039,7 @@ TEXT ·dTileByCol5x4AVX2(SB), NOSPLIT, $32-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 16(SP)
-	MOVQ    48(AX), BX
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x03, SI
 	MOVQ    80(AX), DI
@@ -10683,7 +11049,8 @@ TEXT ·dTileByCol5x4AVX2(SB), NOSPLIT, $32-8
 
 tile:
 	MOVQ       8(SP), CX
-	MOVQ       24(AX), DX
+	MOVQ       16(SP), DX
+	MOVQ       24(SP), BX
 	VXORPS     Y0, Y0, Y0
 	VXORPS     Y1, Y1, Y1
 	VXORPS     Y2, Y2, Y2
@@ -10699,7 +11066,7 @@ tile:
 	PREFETCHT0 (R9)
 	ADDQ       R8, R9
 	PREFETCHT0 (R9)
-	MOVQ       152(AX), R9
+	MOVQ       32(SP), R9
 	MOVQ       176(AX), R10
 	SHLQ       $0x03, R10
 	MOVQ       96(AX), R12
@@ -10708,7 +11075,7 @@ tile:
 	CMPQ       R11, R12
 	CMOVQGT    R12, R11
 	SUBQ       R11, R12
-	MOVQ       R12, 24(SP)
+	MOVQ       R12, 48(SP)
 	TESTQ      R11, R11
 	JZ         idle
 
@@ -10746,8 +11113,8 @@ loop:
 idle:
 	MOVQ         AX, R9
 	XORQ         R10, R10
-	MOVQ         24(SP), R11
-	MOVQ         $0x00000000, 24(SP)
+	MOVQ         48(SP), R11
+	MOVQ         $0x00000000, 48(SP)
 	TESTQ        R11, R11
 	JNZ          loop
 	MOVQ         96(AX), R11
@@ -10769,7 +11136,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 192(AX), Y5
+	VBROADCASTSD 216(AX), Y5
 	VMULPD       Y5, Y0, Y0
 	VMULPD       Y5, Y1, Y1
 	VMULPD       Y5, Y2, Y2
@@ -10798,7 +11165,7 @@ scaled:
 wholeadd:
 	TESTQ        $0x00000004, CX
 	JZ           wholebeta
-	VBROADCASTSD 200(AX), Y5
+	VBROADCASTSD 224(AX), Y5
 	MOVQ         BX, CX
 	VFMADD231PD  (CX), Y5, Y0
 	ADDQ         R8, CX
@@ -10850,7 +11217,7 @@ partial:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 200(AX), Y6
+	VBROADCASTSD 224(AX), Y6
 	MOVQ         BX, DX
 	VMASKMOVPD   (DX), Y5, Y7
 	VFMADD231PD  Y7, Y6, Y0
@@ -10884,77 +11251,80 @@ maskedbeta:
 
 lower:
 	MOVQ       120(AX), DX
-	MOVQ       16(SP), CX
+	MOVQ       40(SP), CX
 	MOVQ       $-1, R9
 	BZHIQ      DX, R9, R9
 	MOVQ       BX, DX
-	MOVQ       CX, R10
-	SHRQ       $0x10, R10
-	ANDQ       R9, R10
-	POPCNTQ    R10, R10
-	LEAQ       masks<>+0(SB), R11
-	SHLQ       $0x03, R10
-	SUBQ       R10, R11
-	VMOVUPS    128(R11), Y5
+	MOVQ       CX, BX
+	SHRQ       $0x10, BX
+	ANDQ       R9, BX
+	POPCNTQ    BX, BX
+	LEAQ       masks<>+0(SB), R10
+	SHLQ       $0x03, BX
+	SUBQ       BX, R10
+	VMOVUPS    128(R10), Y5
 	VMASKMOVPD Y0, Y5, (DX)
 	LEAQ       1(CX)(CX*1), CX
 	ADDQ       R8, DX
-	MOVQ       CX, R10
-	SHRQ       $0x10, R10
-	ANDQ       R9, R10
-	POPCNTQ    R10, R10
-	LEAQ       masks<>+0(SB), R11
-	SHLQ       $0x03, R10
-	SUBQ       R10, R11
-	VMOVUPS    128(R11), Y5
+	MOVQ       CX, BX
+	SHRQ       $0x10, BX
+	ANDQ       R9, BX
+	POPCNTQ    BX, BX
+	LEAQ       masks<>+0(SB), R10
+	SHLQ       $0x03, BX
+	SUBQ       BX, R10
+	VMOVUPS    128(R10), Y5
 	VMASKMOVPD Y1, Y5, (DX)
 	LEAQ       1(CX)(CX*1), CX
 	ADDQ       R8, DX
-	MOVQ       CX, R10
-	SHRQ       $0x10, R10
-	ANDQ       R9, R10
-	POPCNTQ    R10, R10
-	LEAQ       masks<>+0(SB), R11
-	SHLQ       $0x03, R10
-	SUBQ       R10, R11
-	VMOVUPS    128(R11), Y5
+	MOVQ       CX, BX
+	SHRQ       $0x10, BX
+	ANDQ       R9, BX
+	POPCNTQ    BX, BX
+	LEAQ       masks<>+0(SB), R10
+	SHLQ       $0x03, BX
+	SUBQ       BX, R10
+	VMOVUPS    128(R10), Y5
 	VMASKMOVPD Y2, Y5, (DX)
 	LEAQ       1(CX)(CX*1), CX
 	ADDQ       R8, DX
-	MOVQ       CX, R10
-	SHRQ       $0x10, R10
-	ANDQ       R9, R10
-	POPCNTQ    R10, R10
-	LEAQ       masks<>+0(SB), R11
-	SHLQ       $0x03, R10
-	SUBQ       R10, R11
-	VMOVUPS    128(R11), Y5
+	MOVQ       CX, BX
+	SHRQ       $0x10, BX
+	ANDQ       R9, BX
+	POPCNTQ    BX, BX
+	LEAQ       masks<>+0(SB), R10
+	SHLQ       $0x03, BX
+	SUBQ       BX, R10
+	VMOVUPS    128(R10), Y5
 	VMASKMOVPD Y3, Y5, (DX)
 	LEAQ       1(CX)(CX*1), CX
 	ADDQ       R8, DX
-	MOVQ       CX, R10
-	SHRQ       $0x10, R10
-	ANDQ       R9, R10
-	POPCNTQ    R10, R10
+	MOVQ       CX, BX
+	SHRQ       $0x10, BX
+	ANDQ       R9, BX
+	POPCNTQ    BX, BX
 	LEAQ       masks<>+0(SB), R9
-	SHLQ       $0x03, R10
-	SUBQ       R10, R9
+	SHLQ       $0x03, BX
+	SUBQ       BX, R9
 	VMOVUPS    128(R9), Y5
 	VMASKMOVPD Y4, Y5, (DX)
 	LEAQ       1(CX)(CX*1), CX
-	MOVQ       CX, 16(SP)
+	MOVQ       CX, 40(SP)
 
 stored:
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 8(SP)
+	MOVQ 192(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 16(SP)
+	MOVQ 200(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 24(SP)
+	MOVQ 208(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -10962,12 +11332,18 @@ stored:
 
 // func dTileByCol6x4AVX2(t *byte)
 // Requires: AVX, BMI2, CMOV, FMA3, MMX+, POPCNT
-TEXT ·dTileByCol6x4AVX2(SB), NOSPLIT, $32-8
+TEXT ·dTileByCol6x4AVX2(SB), NOSPLIT, $56-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
 	MOVQ    (AX), CX
 	MOVQ    CX, 8(SP)
+	MOVQ    24(AX), CX
+	MOVQ    CX, 16(SP)
+	MOVQ    48(AX), CX
+	MOVQ    CX, 24(SP)
+	MOVQ    152(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -10975,8 +11351,7 @@ TEXT ·dTileByCol6x4AVX2(SB), NOSPLIT, $32-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 16(SP)
-	MOVQ    48(AX), BX
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x03, SI
 	MOVQ    80(AX), DI
@@ -10986,7 +11361,8 @@ TEXT ·dTileByCol6x4AVX2(SB), NOSPLIT, $32-8
 
 tile:
 	MOVQ       8(SP), CX
-	MOVQ       24(AX), DX
+	MOVQ       16(SP), DX
+	MOVQ       24(SP), BX
 	VXORPS     Y0, Y0, Y0
 	VXORPS     Y1, Y1, Y1
 	VXORPS     Y2, Y2, Y2
@@ -11005,7 +11381,7 @@ tile:
 	PREFETCHT0 (R9)
 	ADDQ       R8, R9
 	PREFETCHT0 (R9)
-	MOVQ       152(AX), R9
+	MOVQ       32(SP), R9
 	MOVQ       176(AX), R10
 	SHLQ       $0x03, R10
 	MOVQ       96(AX), R12
@@ -11014,7 +11390,7 @@ tile:
 	CMPQ       R11, R12
 	CMOVQGT    R12, R11
 	SUBQ       R11, R12
-	MOVQ       R12, 24(SP)
+	MOVQ       R12, 48(SP)
 	TESTQ      R11, R11
 	JZ         idle
 
@@ -11056,8 +11432,8 @@ loop:
 idle:
 	MOVQ         AX, R9
 	XORQ         R10, R10
-	MOVQ         24(SP), R11
-	MOVQ         $0x00000000, 24(SP)
+	MOVQ         48(SP), R11
+	MOVQ         $0x00000000, 48(SP)
 	TESTQ        R11, R11
 	JNZ          loop
 	MOVQ         96(AX), R11
@@ -11081,7 +11457,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 192(AX), Y6
+	VBROADCASTSD 216(AX), Y6
 	VMULPD       Y6, Y0, Y0
 	VMULPD       Y6, Y1, Y1
 	VMULPD       Y6, Y2, Y2
@@ -11113,7 +11489,7 @@ scaled:
 wholeadd:
 	TESTQ        $0x00000004, CX
 	JZ           wholebeta
-	VBROADCASTSD 200(AX), Y6
+	VBROADCASTSD 224(AX), Y6
 	MOVQ         BX, CX
 	VFMADD231PD  (CX), Y6, Y0
 	ADDQ         R8, CX
@@ -11172,7 +11548,7 @@ partial:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 200(AX), Y7
+	VBROADCASTSD 224(AX), Y7
 	MOVQ         BX, DX
 	VMASKMOVPD   (DX), Y6, Y8
 	VFMADD231PD  Y8, Y7, Y0
@@ -11211,89 +11587,91 @@ maskedbeta:
 
 lower:
 	MOVQ       120(AX), DX
-	MOVQ       16(SP), CX
+	MOVQ       40(SP), CX
 	MOVQ       $-1, R9
 	BZHIQ      DX, R9, R9
 	MOVQ       BX, DX
-	MOVQ       CX, R10
-	SHRQ       $0x10, R10
-	ANDQ       R9, R10
-	POPCNTQ    R10, R10
-	LEAQ       masks<>+0(SB), R11
-	SHLQ       $0x03, R10
-	SUBQ       R10, R11
-	VMOVUPS    128(R11), Y6
+	MOVQ       CX, BX
+	SHRQ       $0x10, BX
+	ANDQ       R9, BX
+	POPCNTQ    BX, BX
+	LEAQ       masks<>+0(SB), R10
+	SHLQ       $0x03, BX
+	SUBQ       BX, R10
+	VMOVUPS    128(R10), Y6
 	VMASKMOVPD Y0, Y6, (DX)
 	LEAQ       1(CX)(CX*1), CX
 	ADDQ       R8, DX
-	MOVQ       CX, R10
-	SHRQ       $0x10, R10
-	ANDQ       R9, R10
-	POPCNTQ    R10, R10
-	LEAQ       masks<>+0(SB), R11
-	SHLQ       $0x03, R10
-	SUBQ       R10, R11
-	VMOVUPS    128(R11), Y6
+	MOVQ       CX, BX
+	SHRQ       $0x10, BX
+	ANDQ       R9, BX
+	POPCNTQ    BX, BX
+	LEAQ       masks<>+0(SB), R10
+	SHLQ       $0x03, BX
+	SUBQ       BX, R10
+	VMOVUPS    128(R10), Y6
 	VMASKMOVPD Y1, Y6, (DX)
 	LEAQ       1(CX)(CX*1), CX
 	ADDQ       R8, DX
-	MOVQ       CX, R10
-	SHRQ       $0x10, R10
-	ANDQ       R9, R10
-	POPCNTQ    R10, R10
-	LEAQ       masks<>+0(SB), R11
-	SHLQ       $0x03, R10
-	SUBQ       R10, R11
-	VMOVUPS    128(R11), Y6
+	MOVQ       CX, BX
+	SHRQ       $0x10, BX
+	ANDQ       R9, BX
+	POPCNTQ    BX, BX
+	LEAQ       masks<>+0(SB), R10
+	SHLQ       $0x03, BX
+	SUBQ       BX, R10
+	VMOVUPS    128(R10), Y6
 	VMASKMOVPD Y2, Y6, (DX)
 	LEAQ       1(CX)(CX*1), CX
 	ADDQ       R8, DX
-	MOVQ       CX, R10
-	SHRQ       $0x10, R10
-	ANDQ       R9, R10
-	POPCNTQ    R10, R10
-	LEAQ       masks<>+0(SB), R11
-	SHLQ       $0x03, R10
-	SUBQ       R10, R11
-	VMOVUPS    128(R11), Y6
+	MOVQ       CX, BX
+	SHRQ       $0x10, BX
+	ANDQ       R9, BX
+	POPCNTQ    BX, BX
+	LEAQ       masks<>+0(SB), R10
+	SHLQ       $0x03, BX
+	SUBQ       BX, R10
+	VMOVUPS    128(R10), Y6
 	VMASKMOVPD Y3, Y6, (DX)
 	LEAQ       1(CX)(CX*1), CX
 	ADDQ       R8, DX
-	MOVQ       CX, R10
-	SHRQ       $0x10, R10
-	ANDQ       R9, R10
-	POPCNTQ    R10, R10
-	LEAQ       masks<>+0(SB), R11
-	SHLQ       $0x03, R10
-	SUBQ       R10, R11
-	VMOVUPS    128(R11), Y6
+	MOVQ       CX, BX
+	SHRQ       $0x10, BX
+	ANDQ       R9, BX
+	POPCNTQ    BX, BX
+	LEAQ       masks<>+0(SB), R10
+	SHLQ       $0x03, BX
+	SUBQ       BX, R10
+	VMOVUPS    128(R10), Y6
 	VMASKMOVPD Y4, Y6, (DX)
 	LEAQ       1(CX)(CX*1), CX
 	ADDQ       R8, DX
-	MOVQ       CX, R10
-	SHRQ       $0x10, R10
-	ANDQ       R9, R10
-	POPCNTQ    R10, R10
+	MOVQ       CX, BX
+	SHRQ       $0x10, BX
+	ANDQ       R9, BX
+	POPCNTQ    BX, BX
 	LEAQ       masks<>+0(SB), R9
-	SHLQ       $0x03, R10
-	SUBQ       R10, R9
+	SHLQ       $0x03, BX
+	SUBQ       BX, R9
 	VMOVUPS    128(R9), Y6
 	VMASKMOVPD Y5, Y6, (DX)
 	LEAQ       1(CX)(CX*1), CX
-	MOVQ       CX, 16(SP)
+	MOVQ       CX, 40(SP)
 
 stored:
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 8(SP)
+	MOVQ 192(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 16(SP)
+	MOVQ 200(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 24(SP)
+	MOVQ 208(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -11301,12 +11679,18 @@ stored:
 
 // func dTileByRow1x8AVX2(t *byte)
 // Requires: AVX, BMI2, CMOV, FMA3, MMX+, POPCNT
-TEXT ·dTileByRow1x8AVX2(SB), NOSPLIT, $32-8
+TEXT ·dTileByRow1x8AVX2(SB), NOSPLIT, $56-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
 	MOVQ    (AX), CX
 	MOVQ    CX, 8(SP)
+	MOVQ    24(AX), CX
+	MOVQ    CX, 16(SP)
+	MOVQ    48(AX), CX
+	MOVQ    CX, 24(SP)
+	MOVQ    152(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -11314,37 +11698,37 @@ TEXT ·dTileByRow1x8AVX2(SB), NOSPLIT, $32-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 16(SP)
-	MOVQ    48(AX), BX
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), CX
 	SHLQ    $0x03, CX
 	MOVQ    80(AX), SI
 	SHLQ    $0x03, SI
-	MOVQ    88(AX), DI
-	SHLQ    $0x03, DI
+	MOVQ    88(AX), CX
+	SHLQ    $0x03, CX
 
 tile:
 	MOVQ       8(SP), CX
-	MOVQ       24(AX), DX
+	MOVQ       16(SP), DX
+	MOVQ       24(SP), BX
 	VXORPS     Y0, Y0, Y0
 	VXORPS     Y1, Y1, Y1
-	MOVQ       BX, R8
-	PREFETCHT0 (R8)
-	MOVQ       152(AX), R8
-	MOVQ       176(AX), R9
-	SHLQ       $0x03, R9
-	MOVQ       96(AX), R11
-	SHRQ       $0x01, R11
-	MOVQ       184(AX), R10
-	CMPQ       R10, R11
-	CMOVQGT    R11, R10
-	SUBQ       R10, R11
-	MOVQ       R11, 24(SP)
-	TESTQ      R10, R10
+	MOVQ       BX, DI
+	PREFETCHT0 (DI)
+	MOVQ       32(SP), DI
+	MOVQ       176(AX), R8
+	SHLQ       $0x03, R8
+	MOVQ       96(AX), R10
+	SHRQ       $0x01, R10
+	MOVQ       184(AX), R9
+	CMPQ       R9, R10
+	CMOVQGT    R10, R9
+	SUBQ       R9, R10
+	MOVQ       R10, 48(SP)
+	TESTQ      R9, R9
 	JZ         idle
 
 loop:
-	PREFETCHT1   (R8)
+	PREFETCHT1   (DI)
 	VMOVUPD      (DX), Y2
 	VMOVUPD      32(DX), Y3
 	VBROADCASTSD (CX), Y4
@@ -11357,20 +11741,20 @@ loop:
 	VFMADD231PD  Y4, Y3, Y1
 	LEAQ         (DX)(SI*2), DX
 	ADDQ         $0x10, CX
-	ADDQ         R9, R8
-	DECQ         R10
+	ADDQ         R8, DI
+	DECQ         R9
 	JNZ          loop
 
 	// the rounds that fetch nothing touch the argument block
 idle:
-	MOVQ         AX, R8
-	XORQ         R9, R9
-	MOVQ         24(SP), R10
-	MOVQ         $0x00000000, 24(SP)
-	TESTQ        R10, R10
+	MOVQ         AX, DI
+	XORQ         R8, R8
+	MOVQ         48(SP), R9
+	MOVQ         $0x00000000, 48(SP)
+	TESTQ        R9, R9
 	JNZ          loop
-	MOVQ         96(AX), R10
-	TESTQ        $0x00000001, R10
+	MOVQ         96(AX), R9
+	TESTQ        $0x00000001, R9
 	JZ           done
 	VMOVUPD      (DX), Y2
 	VMOVUPD      32(DX), Y3
@@ -11382,7 +11766,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 192(AX), Y2
+	VBROADCASTSD 216(AX), Y2
 	VMULPD       Y2, Y0, Y0
 	VMULPD       Y2, Y1, Y1
 
@@ -11401,7 +11785,7 @@ scaled:
 wholeadd:
 	TESTQ        $0x00000004, CX
 	JZ           wholebeta
-	VBROADCASTSD 200(AX), Y2
+	VBROADCASTSD 224(AX), Y2
 	MOVQ         BX, CX
 	VFMADD231PD  (CX), Y2, Y0
 	VFMADD231PD  32(CX), Y2, Y1
@@ -11414,11 +11798,11 @@ wholebeta:
 
 partial:
 	MOVQ       120(AX), DX
-	LEAQ       masks<>+0(SB), R8
+	LEAQ       masks<>+0(SB), DI
 	SHLQ       $0x03, DX
-	SUBQ       DX, R8
-	VMOVUPS    128(R8), Y2
-	VMOVUPS    160(R8), Y3
+	SUBQ       DX, DI
+	VMOVUPS    128(DI), Y2
+	VMOVUPS    160(DI), Y3
 	TESTQ      $0x00000002, CX
 	JZ         maskedadd
 	MOVQ       BX, DX
@@ -11430,7 +11814,7 @@ partial:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 200(AX), Y4
+	VBROADCASTSD 224(AX), Y4
 	MOVQ         BX, DX
 	VMASKMOVPD   (DX), Y2, Y5
 	VFMADD231PD  Y5, Y4, Y0
@@ -11447,31 +11831,38 @@ maskedbeta:
 
 lower:
 	MOVQ       120(AX), DX
-	MOVQ       16(SP), CX
-	MOVQ       $-1, R8
-	BZHIQ      DX, R8, R8
+	MOVQ       40(SP), CX
+	MOVQ       $-1, DI
+	BZHIQ      DX, DI, DI
 	MOVQ       BX, DX
-	MOVQ       CX, R9
-	SHRQ       $0x10, R9
-	ANDQ       R8, R9
-	POPCNTQ    R9, R9
-	LEAQ       masks<>+0(SB), R8
-	SHLQ       $0x03, R9
-	SUBQ       R9, R8
-	VMOVUPS    128(R8), Y2
-	VMOVUPS    160(R8), Y3
+	MOVQ       CX, BX
+	SHRQ       $0x10, BX
+	ANDQ       DI, BX
+	POPCNTQ    BX, BX
+	LEAQ       masks<>+0(SB), DI
+	SHLQ       $0x03, BX
+	SUBQ       BX, DI
+	VMOVUPS    128(DI), Y2
+	VMOVUPS    160(DI), Y3
 	VMASKMOVPD Y0, Y2, (DX)
 	VMASKMOVPD Y1, Y3, 32(DX)
 	LEAQ       1(CX)(CX*1), CX
-	MOVQ       CX, 16(SP)
+	MOVQ       CX, 40(SP)
 
 stored:
-	ADDQ DI, BX
-
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 8(SP)
+	MOVQ 192(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 16(SP)
+	MOVQ 200(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 24(SP)
+	MOVQ 208(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -11479,12 +11870,18 @@ stored:
 
 // func dTileByRow2x8AVX2(t *byte)
 // Requires: AVX, BMI2, CMOV, FMA3, MMX+, POPCNT
-TEXT ·dTileByRow2x8AVX2(SB), NOSPLIT, $32-8
+TEXT ·dTileByRow2x8AVX2(SB), NOSPLIT, $56-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
 	MOVQ    (AX), CX
 	MOVQ    CX, 8(SP)
+	MOVQ    24(AX), CX
+	MOVQ    CX, 16(SP)
+	MOVQ    48(AX), CX
+	MOVQ    CX, 24(SP)
+	MOVQ    152(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -11492,8 +11889,7 @@ TEXT ·dTileByRow2x8AVX2(SB), NOSPLIT, $32-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 16(SP)
-	MOVQ    48(AX), BX
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x03, SI
 	MOVQ    80(AX), DI
@@ -11503,7 +11899,8 @@ TEXT ·dTileByRow2x8AVX2(SB), NOSPLIT, $32-8
 
 tile:
 	MOVQ       8(SP), CX
-	MOVQ       24(AX), DX
+	MOVQ       16(SP), DX
+	MOVQ       24(SP), BX
 	VXORPS     Y0, Y0, Y0
 	VXORPS     Y1, Y1, Y1
 	VXORPS     Y2, Y2, Y2
@@ -11512,7 +11909,7 @@ tile:
 	PREFETCHT0 (R9)
 	ADDQ       R8, R9
 	PREFETCHT0 (R9)
-	MOVQ       152(AX), R9
+	MOVQ       32(SP), R9
 	MOVQ       176(AX), R10
 	SHLQ       $0x03, R10
 	MOVQ       96(AX), R12
@@ -11521,7 +11918,7 @@ tile:
 	CMPQ       R11, R12
 	CMOVQGT    R12, R11
 	SUBQ       R11, R12
-	MOVQ       R12, 24(SP)
+	MOVQ       R12, 48(SP)
 	TESTQ      R11, R11
 	JZ         idle
 
@@ -11553,8 +11950,8 @@ loop:
 idle:
 	MOVQ         AX, R9
 	XORQ         R10, R10
-	MOVQ         24(SP), R11
-	MOVQ         $0x00000000, 24(SP)
+	MOVQ         48(SP), R11
+	MOVQ         $0x00000000, 48(SP)
 	TESTQ        R11, R11
 	JNZ          loop
 	MOVQ         96(AX), R11
@@ -11573,7 +11970,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 192(AX), Y4
+	VBROADCASTSD 216(AX), Y4
 	VMULPD       Y4, Y0, Y0
 	VMULPD       Y4, Y1, Y1
 	VMULPD       Y4, Y2, Y2
@@ -11597,7 +11994,7 @@ scaled:
 wholeadd:
 	TESTQ        $0x00000004, CX
 	JZ           wholebeta
-	VBROADCASTSD 200(AX), Y4
+	VBROADCASTSD 224(AX), Y4
 	MOVQ         BX, CX
 	VFMADD231PD  (CX), Y4, Y0
 	VFMADD231PD  32(CX), Y4, Y1
@@ -11637,7 +12034,7 @@ partial:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 200(AX), Y6
+	VBROADCASTSD 224(AX), Y6
 	MOVQ         BX, DX
 	VMASKMOVPD   (DX), Y4, Y7
 	VFMADD231PD  Y7, Y6, Y0
@@ -11662,45 +12059,51 @@ maskedbeta:
 
 lower:
 	MOVQ       120(AX), DX
-	MOVQ       16(SP), CX
+	MOVQ       40(SP), CX
 	MOVQ       $-1, R9
 	BZHIQ      DX, R9, R9
 	MOVQ       BX, DX
-	MOVQ       CX, R10
-	SHRQ       $0x10, R10
-	ANDQ       R9, R10
-	POPCNTQ    R10, R10
-	LEAQ       masks<>+0(SB), R11
-	SHLQ       $0x03, R10
-	SUBQ       R10, R11
-	VMOVUPS    128(R11), Y4
-	VMOVUPS    160(R11), Y5
+	MOVQ       CX, BX
+	SHRQ       $0x10, BX
+	ANDQ       R9, BX
+	POPCNTQ    BX, BX
+	LEAQ       masks<>+0(SB), R10
+	SHLQ       $0x03, BX
+	SUBQ       BX, R10
+	VMOVUPS    128(R10), Y4
+	VMOVUPS    160(R10), Y5
 	VMASKMOVPD Y0, Y4, (DX)
 	VMASKMOVPD Y1, Y5, 32(DX)
 	LEAQ       1(CX)(CX*1), CX
 	ADDQ       R8, DX
-	MOVQ       CX, R10
-	SHRQ       $0x10, R10
-	ANDQ       R9, R10
-	POPCNTQ    R10, R10
+	MOVQ       CX, BX
+	SHRQ       $0x10, BX
+	ANDQ       R9, BX
+	POPCNTQ    BX, BX
 	LEAQ       masks<>+0(SB), R9
-	SHLQ       $0x03, R10
-	SUBQ       R10, R9
+	SHLQ       $0x03, BX
+	SUBQ       BX, R9
 	VMOVUPS    128(R9), Y4
 	VMOVUPS    160(R9), Y5
 	VMASKMOVPD Y2, Y4, (DX)
 	VMASKMOVPD Y3, Y5, 32(DX)
 	LEAQ       1(CX)(CX*1), CX
-	MOVQ       CX, 16(SP)
+	MOVQ       CX, 40(SP)
 
 stored:
-	ADDQ R8, BX
-	ADDQ R8, BX
-
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 8(SP)
+	MOVQ 192(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 16(SP)
+	MOVQ 200(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 24(SP)
+	MOVQ 208(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -11708,12 +12111,18 @@ stored:
 
 // func dTileByRow3x8AVX2(t *byte)
 // Requires: AVX, BMI2, CMOV, FMA3, MMX+, POPCNT
-TEXT ·dTileByRow3x8AVX2(SB), NOSPLIT, $32-8
+TEXT ·dTileByRow3x8AVX2(SB), NOSPLIT, $56-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
 	MOVQ    (AX), CX
 	MOVQ    CX, 8(SP)
+	MOVQ    24(AX), CX
+	MOVQ    CX, 16(SP)
+	MOVQ    48(AX), CX
+	MOVQ    CX, 24(SP)
+	MOVQ    152(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -11721,8 +12130,7 @@ TEXT ·dTileByRow3x8AVX2(SB), NOSPLIT, $32-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 16(SP)
-	MOVQ    48(AX), BX
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x03, SI
 	MOVQ    80(AX), DI
@@ -11732,7 +12140,8 @@ TEXT ·dTileByRow3x8AVX2(SB), NOSPLIT, $32-8
 
 tile:
 	MOVQ       8(SP), CX
-	MOVQ       24(AX), DX
+	MOVQ       16(SP), DX
+	MOVQ       24(SP), BX
 	VXORPS     Y0, Y0, Y0
 	VXORPS     Y1, Y1, Y1
 	VXORPS     Y2, Y2, Y2
@@ -11745,7 +12154,7 @@ tile:
 	PREFETCHT0 (R9)
 	ADDQ       R8, R9
 	PREFETCHT0 (R9)
-	MOVQ       152(AX), R9
+	MOVQ       32(SP), R9
 	MOVQ       176(AX), R10
 	SHLQ       $0x03, R10
 	MOVQ       96(AX), R12
@@ -11754,7 +12163,7 @@ tile:
 	CMPQ       R11, R12
 	CMOVQGT    R12, R11
 	SUBQ       R11, R12
-	MOVQ       R12, 24(SP)
+	MOVQ       R12, 48(SP)
 	TESTQ      R11, R11
 	JZ         idle
 
@@ -11792,8 +12201,8 @@ loop:
 idle:
 	MOVQ         AX, R9
 	XORQ         R10, R10
-	MOVQ         24(SP), R11
-	MOVQ         $0x00000000, 24(SP)
+	MOVQ         48(SP), R11
+	MOVQ         $0x00000000, 48(SP)
 	TESTQ        R11, R11
 	JNZ          loop
 	MOVQ         96(AX), R11
@@ -11815,7 +12224,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 192(AX), Y6
+	VBROADCASTSD 216(AX), Y6
 	VMULPD       Y6, Y0, Y0
 	VMULPD       Y6, Y1, Y1
 	VMULPD       Y6, Y2, Y2
@@ -11844,7 +12253,7 @@ scaled:
 wholeadd:
 	TESTQ        $0x00000004, CX
 	JZ           wholebeta
-	VBROADCASTSD 200(AX), Y6
+	VBROADCASTSD 224(AX), Y6
 	MOVQ         BX, CX
 	VFMADD231PD  (CX), Y6, Y0
 	VFMADD231PD  32(CX), Y6, Y1
@@ -11895,7 +12304,7 @@ partial:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 200(AX), Y8
+	VBROADCASTSD 224(AX), Y8
 	MOVQ         BX, DX
 	VMASKMOVPD   (DX), Y6, Y9
 	VFMADD231PD  Y9, Y8, Y0
@@ -11928,59 +12337,64 @@ maskedbeta:
 
 lower:
 	MOVQ       120(AX), DX
-	MOVQ       16(SP), CX
+	MOVQ       40(SP), CX
 	MOVQ       $-1, R9
 	BZHIQ      DX, R9, R9
 	MOVQ       BX, DX
-	MOVQ       CX, R10
-	SHRQ       $0x10, R10
-	ANDQ       R9, R10
-	POPCNTQ    R10, R10
-	LEAQ       masks<>+0(SB), R11
-	SHLQ       $0x03, R10
-	SUBQ       R10, R11
-	VMOVUPS    128(R11), Y6
-	VMOVUPS    160(R11), Y7
+	MOVQ       CX, BX
+	SHRQ       $0x10, BX
+	ANDQ       R9, BX
+	POPCNTQ    BX, BX
+	LEAQ       masks<>+0(SB), R10
+	SHLQ       $0x03, BX
+	SUBQ       BX, R10
+	VMOVUPS    128(R10), Y6
+	VMOVUPS    160(R10), Y7
 	VMASKMOVPD Y0, Y6, (DX)
 	VMASKMOVPD Y1, Y7, 32(DX)
 	LEAQ       1(CX)(CX*1), CX
 	ADDQ       R8, DX
-	MOVQ       CX, R10
-	SHRQ       $0x10, R10
-	ANDQ       R9, R10
-	POPCNTQ    R10, R10
-	LEAQ       masks<>+0(SB), R11
-	SHLQ       $0x03, R10
-	SUBQ       R10, R11
-	VMOVUPS    128(R11), Y6
-	VMOVUPS    160(R11), Y7
+	MOVQ       CX, BX
+	SHRQ       $0x10, BX
+	ANDQ       R9, BX
+	POPCNTQ    BX, BX
+	LEAQ       masks<>+0(SB), R10
+	SHLQ       $0x03, BX
+	SUBQ       BX, R10
+	VMOVUPS    128(R10), Y6
+	VMOVUPS    160(R10), Y7
 	VMASKMOVPD Y2, Y6, (DX)
 	VMASKMOVPD Y3, Y7, 32(DX)
 	LEAQ       1(CX)(CX*1), CX
 	ADDQ       R8, DX
-	MOVQ       CX, R10
-	SHRQ       $0x10, R10
-	ANDQ       R9, R10
-	POPCNTQ    R10, R10
+	MOVQ       CX, BX
+	SHRQ       $0x10, BX
+	ANDQ       R9, BX
+	POPCNTQ    BX, BX
 	LEAQ       masks<>+0(SB), R9
-	SHLQ       $0x03, R10
-	SUBQ       R10, R9
+	SHLQ       $0x03, BX
+	SUBQ       BX, R9
 	VMOVUPS    128(R9), Y6
 	VMOVUPS    160(R9), Y7
 	VMASKMOVPD Y4, Y6, (DX)
 	VMASKMOVPD Y5, Y7, 32(DX)
 	LEAQ       1(CX)(CX*1), CX
-	MOVQ       CX, 16(SP)
+	MOVQ       CX, 40(SP)
 
 stored:
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 8(SP)
+	MOVQ 192(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 16(SP)
+	MOVQ 200(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 24(SP)
+	MOVQ 208(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -11988,12 +12402,18 @@ stored:
 
 // func dTileByRow4x8AVX2(t *byte)
 // Requires: AVX, BMI2, CMOV, FMA3, MMX+, POPCNT
-TEXT ·dTileByRow4x8AVX2(SB), NOSPLIT, $32-8
+TEXT ·dTileByRow4x8AVX2(SB), NOSPLIT, $56-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
 	MOVQ    (AX), CX
 	MOVQ    CX, 8(SP)
+	MOVQ    24(AX), CX
+	MOVQ    CX, 16(SP)
+	MOVQ    48(AX), CX
+	MOVQ    CX, 24(SP)
+	MOVQ    152(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -12001,8 +12421,7 @@ TEXT ·dTileByRow4x8AVX2(SB), NOSPLIT, $32-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 16(SP)
-	MOVQ    48(AX), BX
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x03, SI
 	MOVQ    80(AX), DI
@@ -12013,7 +12432,8 @@ TEXT ·dTileByRow4x8AVX2(SB), NOSPLIT, $32-8
 
 tile:
 	MOVQ       8(SP), CX
-	MOVQ       24(AX), DX
+	MOVQ       16(SP), DX
+	MOVQ       24(SP), BX
 	VXORPS     Y0, Y0, Y0
 	VXORPS     Y1, Y1, Y1
 	VXORPS     Y2, Y2, Y2
@@ -12030,7 +12450,7 @@ tile:
 	PREFETCHT0 (R10)
 	ADDQ       R8, R10
 	PREFETCHT0 (R10)
-	MOVQ       152(AX), R10
+	MOVQ       32(SP), R10
 	MOVQ       176(AX), R11
 	SHLQ       $0x03, R11
 	MOVQ       96(AX), R13
@@ -12039,7 +12459,7 @@ tile:
 	CMPQ       R12, R13
 	CMOVQGT    R13, R12
 	SUBQ       R12, R13
-	MOVQ       R13, 24(SP)
+	MOVQ       R13, 48(SP)
 	TESTQ      R12, R12
 	JZ         idle
 
@@ -12083,8 +12503,8 @@ loop:
 idle:
 	MOVQ         AX, R10
 	XORQ         R11, R11
-	MOVQ         24(SP), R12
-	MOVQ         $0x00000000, 24(SP)
+	MOVQ         48(SP), R12
+	MOVQ         $0x00000000, 48(SP)
 	TESTQ        R12, R12
 	JNZ          loop
 	MOVQ         96(AX), R12
@@ -12109,7 +12529,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 192(AX), Y8
+	VBROADCASTSD 216(AX), Y8
 	VMULPD       Y8, Y0, Y0
 	VMULPD       Y8, Y1, Y1
 	VMULPD       Y8, Y2, Y2
@@ -12143,7 +12563,7 @@ scaled:
 wholeadd:
 	TESTQ        $0x00000004, CX
 	JZ           wholebeta
-	VBROADCASTSD 200(AX), Y8
+	VBROADCASTSD 224(AX), Y8
 	MOVQ         BX, CX
 	VFMADD231PD  (CX), Y8, Y0
 	VFMADD231PD  32(CX), Y8, Y1
@@ -12205,7 +12625,7 @@ partial:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 200(AX), Y10
+	VBROADCASTSD 224(AX), Y10
 	MOVQ         BX, DX
 	VMASKMOVPD   (DX), Y8, Y11
 	VFMADD231PD  Y11, Y10, Y0
@@ -12246,73 +12666,77 @@ maskedbeta:
 
 lower:
 	MOVQ       120(AX), DX
-	MOVQ       16(SP), CX
+	MOVQ       40(SP), CX
 	MOVQ       $-1, R10
 	BZHIQ      DX, R10, R10
 	MOVQ       BX, DX
-	MOVQ       CX, R11
-	SHRQ       $0x10, R11
-	ANDQ       R10, R11
-	POPCNTQ    R11, R11
-	LEAQ       masks<>+0(SB), R12
-	SHLQ       $0x03, R11
-	SUBQ       R11, R12
-	VMOVUPS    128(R12), Y8
-	VMOVUPS    160(R12), Y9
+	MOVQ       CX, BX
+	SHRQ       $0x10, BX
+	ANDQ       R10, BX
+	POPCNTQ    BX, BX
+	LEAQ       masks<>+0(SB), R11
+	SHLQ       $0x03, BX
+	SUBQ       BX, R11
+	VMOVUPS    128(R11), Y8
+	VMOVUPS    160(R11), Y9
 	VMASKMOVPD Y0, Y8, (DX)
 	VMASKMOVPD Y1, Y9, 32(DX)
 	LEAQ       1(CX)(CX*1), CX
 	ADDQ       R8, DX
-	MOVQ       CX, R11
-	SHRQ       $0x10, R11
-	ANDQ       R10, R11
-	POPCNTQ    R11, R11
-	LEAQ       masks<>+0(SB), R12
-	SHLQ       $0x03, R11
-	SUBQ       R11, R12
-	VMOVUPS    128(R12), Y8
-	VMOVUPS    160(R12), Y9
+	MOVQ       CX, BX
+	SHRQ       $0x10, BX
+	ANDQ       R10, BX
+	POPCNTQ    BX, BX
+	LEAQ       masks<>+0(SB), R11
+	SHLQ       $0x03, BX
+	SUBQ       BX, R11
+	VMOVUPS    128(R11), Y8
+	VMOVUPS    160(R11), Y9
 	VMASKMOVPD Y2, Y8, (DX)
 	VMASKMOVPD Y3, Y9, 32(DX)
 	LEAQ       1(CX)(CX*1), CX
 	ADDQ       R8, DX
-	MOVQ       CX, R11
-	SHRQ       $0x10, R11
-	ANDQ       R10, R11
-	POPCNTQ    R11, R11
-	LEAQ       masks<>+0(SB), R12
-	SHLQ       $0x03, R11
-	SUBQ       R11, R12
-	VMOVUPS    128(R12), Y8
-	VMOVUPS    160(R12), Y9
+	MOVQ       CX, BX
+	SHRQ       $0x10, BX
+	ANDQ       R10, BX
+	POPCNTQ    BX, BX
+	LEAQ       masks<>+0(SB), R11
+	SHLQ       $0x03, BX
+	SUBQ       BX, R11
+	VMOVUPS    128(R11), Y8
+	VMOVUPS    160(R11), Y9
 	VMASKMOVPD Y4, Y8, (DX)
 	VMASKMOVPD Y5, Y9, 32(DX)
 	LEAQ       1(CX)(CX*1), CX
 	ADDQ       R8, DX
-	MOVQ       CX, R11
-	SHRQ       $0x10, R11
-	ANDQ       R10, R11
-	POPCNTQ    R11, R11
+	MOVQ       CX, BX
+	SHRQ       $0x10, BX
+	ANDQ       R10, BX
+	POPCNTQ    BX, BX
 	LEAQ       masks<>+0(SB), R10
-	SHLQ       $0x03, R11
-	SUBQ       R11, R10
+	SHLQ       $0x03, BX
+	SUBQ       BX, R10
 	VMOVUPS    128(R10), Y8
 	VMOVUPS    160(R10), Y9
 	VMASKMOVPD Y6, Y8, (DX)
 	VMASKMOVPD Y7, Y9, 32(DX)
 	LEAQ       1(CX)(CX*1), CX
-	MOVQ       CX, 16(SP)
+	MOVQ       CX, 40(SP)
 
 stored:
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 8(SP)
+	MOVQ 192(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 16(SP)
+	MOVQ 200(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 24(SP)
+	MOVQ 208(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -12320,12 +12744,18 @@ stored:
 
 // func dTileByRow5x8AVX2(t *byte)
 // Requires: AVX, BMI2, CMOV, FMA3, MMX+, POPCNT
-TEXT ·dTileByRow5x8AVX2(SB), NOSPLIT, $32-8
+TEXT ·dTileByRow5x8AVX2(SB), NOSPLIT, $56-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
 	MOVQ    (AX), CX
 	MOVQ    CX, 8(SP)
+	MOVQ    24(AX), CX
+	MOVQ    CX, 16(SP)
+	MOVQ    48(AX), CX
+	MOVQ    CX, 24(SP)
+	MOVQ    152(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -12333,8 +12763,7 @@ TEXT ·dTileByRow5x8AVX2(SB), NOSPLIT, $32-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 16(SP)
-	MOVQ    48(AX), BX
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x03, SI
 	MOVQ    80(AX), DI
@@ -12345,7 +12774,8 @@ TEXT ·dTileByRow5x8AVX2(SB), NOSPLIT, $32-8
 
 tile:
 	MOVQ       8(SP), CX
-	MOVQ       24(AX), DX
+	MOVQ       16(SP), DX
+	MOVQ       24(SP), BX
 	VXORPS     Y0, Y0, Y0
 	VXORPS     Y1, Y1, Y1
 	VXORPS     Y2, Y2, Y2
@@ -12366,7 +12796,7 @@ tile:
 	PREFETCHT0 (R10)
 	ADDQ       R8, R10
 	PREFETCHT0 (R10)
-	MOVQ       152(AX), R10
+	MOVQ       32(SP), R10
 	MOVQ       176(AX), R11
 	SHLQ       $0x03, R11
 	MOVQ       96(AX), R13
@@ -12375,7 +12805,7 @@ tile:
 	CMPQ       R12, R13
 	CMOVQGT    R13, R12
 	SUBQ       R12, R13
-	MOVQ       R13, 24(SP)
+	MOVQ       R13, 48(SP)
 	TESTQ      R12, R12
 	JZ         idle
 
@@ -12425,8 +12855,8 @@ loop:
 idle:
 	MOVQ         AX, R10
 	XORQ         R11, R11
-	MOVQ         24(SP), R12
-	MOVQ         $0x00000000, 24(SP)
+	MOVQ         48(SP), R12
+	MOVQ         $0x00000000, 48(SP)
 	TESTQ        R12, R12
 	JNZ          loop
 	MOVQ         96(AX), R12
@@ -12454,7 +12884,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 192(AX), Y10
+	VBROADCASTSD 216(AX), Y10
 	VMULPD       Y10, Y0, Y0
 	VMULPD       Y10, Y1, Y1
 	VMULPD       Y10, Y2, Y2
@@ -12493,7 +12923,7 @@ scaled:
 wholeadd:
 	TESTQ        $0x00000004, CX
 	JZ           wholebeta
-	VBROADCASTSD 200(AX), Y10
+	VBROADCASTSD 224(AX), Y10
 	MOVQ         BX, CX
 	VFMADD231PD  (CX), Y10, Y0
 	VFMADD231PD  32(CX), Y10, Y1
@@ -12566,7 +12996,7 @@ partial:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 200(AX), Y12
+	VBROADCASTSD 224(AX), Y12
 	MOVQ         BX, DX
 	VMASKMOVPD   (DX), Y10, Y13
 	VFMADD231PD  Y13, Y12, Y0
@@ -12615,87 +13045,90 @@ maskedbeta:
 
 lower:
 	MOVQ       120(AX), DX
-	MOVQ       16(SP), CX
+	MOVQ       40(SP), CX
 	MOVQ       $-1, R10
 	BZHIQ      DX, R10, R10
 	MOVQ       BX, DX
-	MOVQ       CX, R11
-	SHRQ       $0x10, R11
-	ANDQ       R10, R11
-	POPCNTQ    R11, R11
-	LEAQ       masks<>+0(SB), R12
-	SHLQ       $0x03, R11
-	SUBQ       R11, R12
-	VMOVUPS    128(R12), Y10
-	VMOVUPS    160(R12), Y11
+	MOVQ       CX, BX
+	SHRQ       $0x10, BX
+	ANDQ       R10, BX
+	POPCNTQ    BX, BX
+	LEAQ       masks<>+0(SB), R11
+	SHLQ       $0x03, BX
+	SUBQ       BX, R11
+	VMOVUPS    128(R11), Y10
+	VMOVUPS    160(R11), Y11
 	VMASKMOVPD Y0, Y10, (DX)
 	VMASKMOVPD Y1, Y11, 32(DX)
 	LEAQ       1(CX)(CX*1), CX
 	ADDQ       R8, DX
-	MOVQ       CX, R11
-	SHRQ       $0x10, R11
-	ANDQ       R10, R11
-	POPCNTQ    R11, R11
-	LEAQ       masks<>+0(SB), R12
-	SHLQ       $0x03, R11
-	SUBQ       R11, R12
-	VMOVUPS    128(R12), Y10
-	VMOVUPS    160(R12), Y11
+	MOVQ       CX, BX
+	SHRQ       $0x10, BX
+	ANDQ       R10, BX
+	POPCNTQ    BX, BX
+	LEAQ       masks<>+0(SB), R11
+	SHLQ       $0x03, BX
+	SUBQ       BX, R11
+	VMOVUPS    128(R11), Y10
+	VMOVUPS    160(R11), Y11
 	VMASKMOVPD Y2, Y10, (DX)
 	VMASKMOVPD Y3, Y11, 32(DX)
 	LEAQ       1(CX)(CX*1), CX
 	ADDQ       R8, DX
-	MOVQ       CX, R11
-	SHRQ       $0x10, R11
-	ANDQ       R10, R11
-	POPCNTQ    R11, R11
-	LEAQ       masks<>+0(SB), R12
-	SHLQ       $0x03, R11
-	SUBQ       R11, R12
-	VMOVUPS    128(R12), Y10
-	VMOVUPS    160(R12), Y11
+	MOVQ       CX, BX
+	SHRQ       $0x10, BX
+	ANDQ       R10, BX
+	POPCNTQ    BX, BX
+	LEAQ       masks<>+0(SB), R11
+	SHLQ       $0x03, BX
+	SUBQ       BX, R11
+	VMOVUPS    128(R11), Y10
+	VMOVUPS    160(R11), Y11
 	VMASKMOVPD Y4, Y10, (DX)
 	VMASKMOVPD Y5, Y11, 32(DX)
 	LEAQ       1(CX)(CX*1), CX
 	ADDQ       R8, DX
-	MOVQ       CX, R11
-	SHRQ       $0x10, R11
-	ANDQ       R10, R11
-	POPCNTQ    R11, R11
-	LEAQ       masks<>+0(SB), R12
-	SHLQ       $0x03, R11
-	SUBQ       R11, R12
-	VMOVUPS    128(R12), Y10
-	VMOVUPS    160(R12), Y11
+	MOVQ       CX, BX
+	SHRQ       $0x10, BX
+	ANDQ       R10, BX
+	POPCNTQ    BX, BX
+	LEAQ       masks<>+0(SB), R11
+	SHLQ       $0x03, BX
+	SUBQ       BX, R11
+	VMOVUPS    128(R11), Y10
+	VMOVUPS    160(R11), Y11
 	VMASKMOVPD Y6, Y10, (DX)
 	VMASKMOVPD Y7, Y11, 32(DX)
 	LEAQ       1(CX)(CX*1), CX
 	ADDQ       R8, DX
-	MOVQ       CX, R11
-	SHRQ       $0x10, R11
-	ANDQ       R10, R11
-	POPCNTQ    R11, R11
+	MOVQ       CX, BX
+	SHRQ       $0x10, BX
+	ANDQ       R10, BX
+	POPCNTQ    BX, BX
 	LEAQ       masks<>+0(SB), R10
-	SHLQ       $0x03, R11
-	SUBQ       R11, R10
+	SHLQ       $0x03, BX
+	SUBQ       BX, R10
 	VMOVUPS    128(R10), Y10
 	VMOVUPS    160(R10), Y11
 	VMASKMOVPD Y8, Y10, (DX)
 	VMASKMOVPD Y9, Y11, 32(DX)
 	LEAQ       1(CX)(CX*1), CX
-	MOVQ       CX, 16(SP)
+	MOVQ       CX, 40(SP)
 
 stored:
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 8(SP)
+	MOVQ 192(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 16(SP)
+	MOVQ 200(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 24(SP)
+	MOVQ 208(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -12703,12 +13136,18 @@ stored:
 
 // func dTileByRow6x8AVX2(t *byte)
 // Requires: AVX, BMI2, CMOV, FMA3, MMX+, POPCNT
-TEXT ·dTileByRow6x8AVX2(SB), NOSPLIT, $32-8
+TEXT ·dTileByRow6x8AVX2(SB), NOSPLIT, $56-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
 	MOVQ    (AX), CX
 	MOVQ    CX, 8(SP)
+	MOVQ    24(AX), CX
+	MOVQ    CX, 16(SP)
+	MOVQ    48(AX), CX
+	MOVQ    CX, 24(SP)
+	MOVQ    152(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -12716,8 +13155,7 @@ TEXT ·dTileByRow6x8AVX2(SB), NOSPLIT, $32-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 16(SP)
-	MOVQ    48(AX), BX
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x03, SI
 	MOVQ    80(AX), DI
@@ -12728,7 +13166,8 @@ TEXT ·dTileByRow6x8AVX2(SB), NOSPLIT, $32-8
 
 tile:
 	MOVQ       8(SP), CX
-	MOVQ       24(AX), DX
+	MOVQ       16(SP), DX
+	MOVQ       24(SP), BX
 	LEAQ       (CX)(SI*4), R10
 	ADDQ       SI, R10
 	VXORPS     Y0, Y0, Y0
@@ -12755,7 +13194,7 @@ tile:
 	PREFETCHT0 (R11)
 	ADDQ       R8, R11
 	PREFETCHT0 (R11)
-	MOVQ       152(AX), R11
+	MOVQ       32(SP), R11
 	MOVQ       176(AX), R12
 	SHLQ       $0x03, R12
 	MOVQ       96(AX), R14
@@ -12764,7 +13203,7 @@ tile:
 	CMPQ       R13, R14
 	CMOVQGT    R14, R13
 	SUBQ       R13, R14
-	MOVQ       R14, 24(SP)
+	MOVQ       R14, 48(SP)
 	TESTQ      R13, R13
 	JZ         idle
 
@@ -12821,8 +13260,8 @@ loop:
 idle:
 	MOVQ         AX, R11
 	XORQ         R12, R12
-	MOVQ         24(SP), R13
-	MOVQ         $0x00000000, 24(SP)
+	MOVQ         48(SP), R13
+	MOVQ         $0x00000000, 48(SP)
 	TESTQ        R13, R13
 	JNZ          loop
 	MOVQ         96(AX), R13
@@ -12853,7 +13292,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 192(AX), Y12
+	VBROADCASTSD 216(AX), Y12
 	VMULPD       Y12, Y0, Y0
 	VMULPD       Y12, Y1, Y1
 	VMULPD       Y12, Y2, Y2
@@ -12897,7 +13336,7 @@ scaled:
 wholeadd:
 	TESTQ        $0x00000004, CX
 	JZ           wholebeta
-	VBROADCASTSD 200(AX), Y12
+	VBROADCASTSD 224(AX), Y12
 	MOVQ         BX, CX
 	VFMADD231PD  (CX), Y12, Y0
 	VFMADD231PD  32(CX), Y12, Y1
@@ -12981,7 +13420,7 @@ partial:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 200(AX), Y14
+	VBROADCASTSD 224(AX), Y14
 	MOVQ         BX, DX
 	VMASKMOVPD   (DX), Y12, Y15
 	VFMADD231PD  Y15, Y14, Y0
@@ -13038,101 +13477,103 @@ maskedbeta:
 
 lower:
 	MOVQ       120(AX), DX
-	MOVQ       16(SP), CX
+	MOVQ       40(SP), CX
 	MOVQ       $-1, R10
 	BZHIQ      DX, R10, R10
 	MOVQ       BX, DX
-	MOVQ       CX, R11
-	SHRQ       $0x10, R11
-	ANDQ       R10, R11
-	POPCNTQ    R11, R11
-	LEAQ       masks<>+0(SB), R12
-	SHLQ       $0x03, R11
-	SUBQ       R11, R12
-	VMOVUPS    128(R12), Y12
-	VMOVUPS    160(R12), Y13
+	MOVQ       CX, BX
+	SHRQ       $0x10, BX
+	ANDQ       R10, BX
+	POPCNTQ    BX, BX
+	LEAQ       masks<>+0(SB), R11
+	SHLQ       $0x03, BX
+	SUBQ       BX, R11
+	VMOVUPS    128(R11), Y12
+	VMOVUPS    160(R11), Y13
 	VMASKMOVPD Y0, Y12, (DX)
 	VMASKMOVPD Y1, Y13, 32(DX)
 	LEAQ       1(CX)(CX*1), CX
 	ADDQ       R8, DX
-	MOVQ       CX, R11
-	SHRQ       $0x10, R11
-	ANDQ       R10, R11
-	POPCNTQ    R11, R11
-	LEAQ       masks<>+0(SB), R12
-	SHLQ       $0x03, R11
-	SUBQ       R11, R12
-	VMOVUPS    128(R12), Y12
-	VMOVUPS    160(R12), Y13
+	MOVQ       CX, BX
+	SHRQ       $0x10, BX
+	ANDQ       R10, BX
+	POPCNTQ    BX, BX
+	LEAQ       masks<>+0(SB), R11
+	SHLQ       $0x03, BX
+	SUBQ       BX, R11
+	VMOVUPS    128(R11), Y12
+	VMOVUPS    160(R11), Y13
 	VMASKMOVPD Y2, Y12, (DX)
 	VMASKMOVPD Y3, Y13, 32(DX)
 	LEAQ       1(CX)(CX*1), CX
 	ADDQ       R8, DX
-	MOVQ       CX, R11
-	SHRQ       $0x10, R11
-	ANDQ       R10, R11
-	POPCNTQ    R11, R11
-	LEAQ       masks<>+0(SB), R12
-	SHLQ       $0x03, R11
-	SUBQ       R11, R12
-	VMOVUPS    128(R12), Y12
-	VMOVUPS    160(R12), Y13
+	MOVQ       CX, BX
+	SHRQ       $0x10, BX
+	ANDQ       R10, BX
+	POPCNTQ    BX, BX
+	LEAQ       masks<>+0(SB), R11
+	SHLQ       $0x03, BX
+	SUBQ       BX, R11
+	VMOVUPS    128(R11), Y12
+	VMOVUPS    160(R11), Y13
 	VMASKMOVPD Y4, Y12, (DX)
 	VMASKMOVPD Y5, Y13, 32(DX)
 	LEAQ       1(CX)(CX*1), CX
 	ADDQ       R8, DX
-	MOVQ       CX, R11
-	SHRQ       $0x10, R11
-	ANDQ       R10, R11
-	POPCNTQ    R11, R11
-	LEAQ       masks<>+0(SB), R12
-	SHLQ       $0x03, R11
-	SUBQ       R11, R12
-	VMOVUPS    128(R12), Y12
-	VMOVUPS    160(R12), Y13
+	MOVQ       CX, BX
+	SHRQ       $0x10, BX
+	ANDQ       R10, BX
+	POPCNTQ    BX, BX
+	LEAQ       masks<>+0(SB), R11
+	SHLQ       $0x03, BX
+	SUBQ       BX, R11
+	VMOVUPS    128(R11), Y12
+	VMOVUPS    160(R11), Y13
 	VMASKMOVPD Y6, Y12, (DX)
 	VMASKMOVPD Y7, Y13, 32(DX)
 	LEAQ       1(CX)(CX*1), CX
 	ADDQ       R8, DX
-	MOVQ       CX, R11
-	SHRQ       $0x10, R11
-	ANDQ       R10, R11
-	POPCNTQ    R11, R11
-	LEAQ       masks<>+0(SB), R12
-	SHLQ       $0x03, R11
-	SUBQ       R11, R12
-	VMOVUPS    128(R12), Y12
-	VMOVUPS    160(R12), Y13
+	MOVQ       CX, BX
+	SHRQ       $0x10, BX
+	ANDQ       R10, BX
+	POPCNTQ    BX, BX
+	LEAQ       masks<>+0(SB), R11
+	SHLQ       $0x03, BX
+	SUBQ       BX, R11
+	VMOVUPS    128(R11), Y12
+	VMOVUPS    160(R11), Y13
 	VMASKMOVPD Y8, Y12, (DX)
 	VMASKMOVPD Y9, Y13, 32(DX)
 	LEAQ       1(CX)(CX*1), CX
 	ADDQ       R8, DX
-	MOVQ       CX, R11
-	SHRQ       $0x10, R11
-	ANDQ       R10, R11
-	POPCNTQ    R11, R11
+	MOVQ       CX, BX
+	SHRQ       $0x10, BX
+	ANDQ       R10, BX
+	POPCNTQ    BX, BX
 	LEAQ       masks<>+0(SB), R10
-	SHLQ       $0x03, R11
-	SUBQ       R11, R10
+	SHLQ       $0x03, BX
+	SUBQ       BX, R10
 	VMOVUPS    128(R10), Y12
 	VMOVUPS    160(R10), Y13
 	VMASKMOVPD Y10, Y12, (DX)
 	VMASKMOVPD Y11, Y13, 32(DX)
 	LEAQ       1(CX)(CX*1), CX
-	MOVQ       CX, 16(SP)
+	MOVQ       CX, 40(SP)
 
 stored:
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 8(SP)
+	MOVQ 192(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 16(SP)
+	MOVQ 200(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 24(SP)
+	MOVQ 208(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -13140,12 +13581,18 @@ stored:
 
 // func dTileByCol1x8AVX2(t *byte)
 // Requires: AVX, BMI2, CMOV, FMA3, MMX+, POPCNT
-TEXT ·dTileByCol1x8AVX2(SB), NOSPLIT, $32-8
+TEXT ·dTileByCol1x8AVX2(SB), NOSPLIT, $56-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
 	MOVQ    (AX), CX
 	MOVQ    CX, 8(SP)
+	MOVQ    24(AX), CX
+	MOVQ    CX, 16(SP)
+	MOVQ    48(AX), CX
+	MOVQ    CX, 24(SP)
+	MOVQ    152(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -13153,37 +13600,37 @@ TEXT ·dTileByCol1x8AVX2(SB), NOSPLIT, $32-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 16(SP)
-	MOVQ    48(AX), BX
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x03, SI
 	MOVQ    80(AX), DI
 	SHLQ    $0x03, DI
-	MOVQ    88(AX), R8
-	SHLQ    $0x03, R8
+	MOVQ    88(AX), CX
+	SHLQ    $0x03, CX
 
 tile:
 	MOVQ       8(SP), CX
-	MOVQ       24(AX), DX
+	MOVQ       16(SP), DX
+	MOVQ       24(SP), BX
 	VXORPS     Y0, Y0, Y0
 	VXORPS     Y1, Y1, Y1
-	MOVQ       BX, R9
-	PREFETCHT0 (R9)
-	MOVQ       152(AX), R9
-	MOVQ       176(AX), R10
-	SHLQ       $0x03, R10
-	MOVQ       96(AX), R12
-	SHRQ       $0x01, R12
-	MOVQ       184(AX), R11
-	CMPQ       R11, R12
-	CMOVQGT    R12, R11
-	SUBQ       R11, R12
-	MOVQ       R12, 24(SP)
-	TESTQ      R11, R11
+	MOVQ       BX, R8
+	PREFETCHT0 (R8)
+	MOVQ       32(SP), R8
+	MOVQ       176(AX), R9
+	SHLQ       $0x03, R9
+	MOVQ       96(AX), R11
+	SHRQ       $0x01, R11
+	MOVQ       184(AX), R10
+	CMPQ       R10, R11
+	CMOVQGT    R11, R10
+	SUBQ       R10, R11
+	MOVQ       R11, 48(SP)
+	TESTQ      R10, R10
 	JZ         idle
 
 loop:
-	PREFETCHT1   (R9)
+	PREFETCHT1   (R8)
 	VMOVUPD      (DX), Y2
 	VMOVUPD      32(DX), Y3
 	VBROADCASTSD (CX), Y4
@@ -13196,20 +13643,20 @@ loop:
 	VFMADD231PD  Y4, Y3, Y1
 	LEAQ         (DX)(DI*2), DX
 	LEAQ         (CX)(SI*2), CX
-	ADDQ         R10, R9
-	DECQ         R11
+	ADDQ         R9, R8
+	DECQ         R10
 	JNZ          loop
 
 	// the rounds that fetch nothing touch the argument block
 idle:
-	MOVQ         AX, R9
-	XORQ         R10, R10
-	MOVQ         24(SP), R11
-	MOVQ         $0x00000000, 24(SP)
-	TESTQ        R11, R11
+	MOVQ         AX, R8
+	XORQ         R9, R9
+	MOVQ         48(SP), R10
+	MOVQ         $0x00000000, 48(SP)
+	TESTQ        R10, R10
 	JNZ          loop
-	MOVQ         96(AX), R11
-	TESTQ        $0x00000001, R11
+	MOVQ         96(AX), R10
+	TESTQ        $0x00000001, R10
 	JZ           done
 	VMOVUPD      (DX), Y2
 	VMOVUPD      32(DX), Y3
@@ -13221,7 +13668,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 192(AX), Y2
+	VBROADCASTSD 216(AX), Y2
 	VMULPD       Y2, Y0, Y0
 	VMULPD       Y2, Y1, Y1
 
@@ -13240,7 +13687,7 @@ scaled:
 wholeadd:
 	TESTQ        $0x00000004, CX
 	JZ           wholebeta
-	VBROADCASTSD 200(AX), Y2
+	VBROADCASTSD 224(AX), Y2
 	MOVQ         BX, CX
 	VFMADD231PD  (CX), Y2, Y0
 	VFMADD231PD  32(CX), Y2, Y1
@@ -13253,11 +13700,11 @@ wholebeta:
 
 partial:
 	MOVQ       120(AX), DX
-	LEAQ       masks<>+0(SB), R9
+	LEAQ       masks<>+0(SB), R8
 	SHLQ       $0x03, DX
-	SUBQ       DX, R9
-	VMOVUPS    128(R9), Y2
-	VMOVUPS    160(R9), Y3
+	SUBQ       DX, R8
+	VMOVUPS    128(R8), Y2
+	VMOVUPS    160(R8), Y3
 	TESTQ      $0x00000002, CX
 	JZ         maskedadd
 	MOVQ       BX, DX
@@ -13269,7 +13716,7 @@ partial:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 200(AX), Y4
+	VBROADCASTSD 224(AX), Y4
 	MOVQ         BX, DX
 	VMASKMOVPD   (DX), Y2, Y5
 	VFMADD231PD  Y5, Y4, Y0
@@ -13286,31 +13733,38 @@ maskedbeta:
 
 lower:
 	MOVQ       120(AX), DX
-	MOVQ       16(SP), CX
-	MOVQ       $-1, R9
-	BZHIQ      DX, R9, R9
+	MOVQ       40(SP), CX
+	MOVQ       $-1, R8
+	BZHIQ      DX, R8, R8
 	MOVQ       BX, DX
-	MOVQ       CX, R10
-	SHRQ       $0x10, R10
-	ANDQ       R9, R10
-	POPCNTQ    R10, R10
-	LEAQ       masks<>+0(SB), R9
-	SHLQ       $0x03, R10
-	SUBQ       R10, R9
-	VMOVUPS    128(R9), Y2
-	VMOVUPS    160(R9), Y3
+	MOVQ       CX, BX
+	SHRQ       $0x10, BX
+	ANDQ       R8, BX
+	POPCNTQ    BX, BX
+	LEAQ       masks<>+0(SB), R8
+	SHLQ       $0x03, BX
+	SUBQ       BX, R8
+	VMOVUPS    128(R8), Y2
+	VMOVUPS    160(R8), Y3
 	VMASKMOVPD Y0, Y2, (DX)
 	VMASKMOVPD Y1, Y3, 32(DX)
 	LEAQ       1(CX)(CX*1), CX
-	MOVQ       CX, 16(SP)
+	MOVQ       CX, 40(SP)
 
 stored:
-	ADDQ R8, BX
-
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 8(SP)
+	MOVQ 192(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 16(SP)
+	MOVQ 200(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 24(SP)
+	MOVQ 208(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -13318,12 +13772,18 @@ stored:
 
 // func dTileByCol2x8AVX2(t *byte)
 // Requires: AVX, BMI2, CMOV, FMA3, MMX+, POPCNT
-TEXT ·dTileByCol2x8AVX2(SB), NOSPLIT, $32-8
+TEXT ·dTileByCol2x8AVX2(SB), NOSPLIT, $56-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
 	MOVQ    (AX), CX
 	MOVQ    CX, 8(SP)
+	MOVQ    24(AX), CX
+	MOVQ    CX, 16(SP)
+	MOVQ    48(AX), CX
+	MOVQ    CX, 24(SP)
+	MOVQ    152(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -13331,8 +13791,7 @@ TEXT ·dTileByCol2x8AVX2(SB), NOSPLIT, $32-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 16(SP)
-	MOVQ    48(AX), BX
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x03, SI
 	MOVQ    80(AX), DI
@@ -13342,7 +13801,8 @@ TEXT ·dTileByCol2x8AVX2(SB), NOSPLIT, $32-8
 
 tile:
 	MOVQ       8(SP), CX
-	MOVQ       24(AX), DX
+	MOVQ       16(SP), DX
+	MOVQ       24(SP), BX
 	VXORPS     Y0, Y0, Y0
 	VXORPS     Y1, Y1, Y1
 	VXORPS     Y2, Y2, Y2
@@ -13351,7 +13811,7 @@ tile:
 	PREFETCHT0 (R9)
 	ADDQ       R8, R9
 	PREFETCHT0 (R9)
-	MOVQ       152(AX), R9
+	MOVQ       32(SP), R9
 	MOVQ       176(AX), R10
 	SHLQ       $0x03, R10
 	MOVQ       96(AX), R12
@@ -13360,7 +13820,7 @@ tile:
 	CMPQ       R11, R12
 	CMOVQGT    R12, R11
 	SUBQ       R11, R12
-	MOVQ       R12, 24(SP)
+	MOVQ       R12, 48(SP)
 	TESTQ      R11, R11
 	JZ         idle
 
@@ -13392,8 +13852,8 @@ loop:
 idle:
 	MOVQ         AX, R9
 	XORQ         R10, R10
-	MOVQ         24(SP), R11
-	MOVQ         $0x00000000, 24(SP)
+	MOVQ         48(SP), R11
+	MOVQ         $0x00000000, 48(SP)
 	TESTQ        R11, R11
 	JNZ          loop
 	MOVQ         96(AX), R11
@@ -13412,7 +13872,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 192(AX), Y4
+	VBROADCASTSD 216(AX), Y4
 	VMULPD       Y4, Y0, Y0
 	VMULPD       Y4, Y1, Y1
 	VMULPD       Y4, Y2, Y2
@@ -13436,7 +13896,7 @@ scaled:
 wholeadd:
 	TESTQ        $0x00000004, CX
 	JZ           wholebeta
-	VBROADCASTSD 200(AX), Y4
+	VBROADCASTSD 224(AX), Y4
 	MOVQ         BX, CX
 	VFMADD231PD  (CX), Y4, Y0
 	VFMADD231PD  32(CX), Y4, Y1
@@ -13476,7 +13936,7 @@ partial:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 200(AX), Y6
+	VBROADCASTSD 224(AX), Y6
 	MOVQ         BX, DX
 	VMASKMOVPD   (DX), Y4, Y7
 	VFMADD231PD  Y7, Y6, Y0
@@ -13501,45 +13961,51 @@ maskedbeta:
 
 lower:
 	MOVQ       120(AX), DX
-	MOVQ       16(SP), CX
+	MOVQ       40(SP), CX
 	MOVQ       $-1, R9
 	BZHIQ      DX, R9, R9
 	MOVQ       BX, DX
-	MOVQ       CX, R10
-	SHRQ       $0x10, R10
-	ANDQ       R9, R10
-	POPCNTQ    R10, R10
-	LEAQ       masks<>+0(SB), R11
-	SHLQ       $0x03, R10
-	SUBQ       R10, R11
-	VMOVUPS    128(R11), Y4
-	VMOVUPS    160(R11), Y5
+	MOVQ       CX, BX
+	SHRQ       $0x10, BX
+	ANDQ       R9, BX
+	POPCNTQ    BX, BX
+	LEAQ       masks<>+0(SB), R10
+	SHLQ       $0x03, BX
+	SUBQ       BX, R10
+	VMOVUPS    128(R10), Y4
+	VMOVUPS    160(R10), Y5
 	VMASKMOVPD Y0, Y4, (DX)
 	VMASKMOVPD Y1, Y5, 32(DX)
 	LEAQ       1(CX)(CX*1), CX
 	ADDQ       R8, DX
-	MOVQ       CX, R10
-	SHRQ       $0x10, R10
-	ANDQ       R9, R10
-	POPCNTQ    R10, R10
+	MOVQ       CX, BX
+	SHRQ       $0x10, BX
+	ANDQ       R9, BX
+	POPCNTQ    BX, BX
 	LEAQ       masks<>+0(SB), R9
-	SHLQ       $0x03, R10
-	SUBQ       R10, R9
+	SHLQ       $0x03, BX
+	SUBQ       BX, R9
 	VMOVUPS    128(R9), Y4
 	VMOVUPS    160(R9), Y5
 	VMASKMOVPD Y2, Y4, (DX)
 	VMASKMOVPD Y3, Y5, 32(DX)
 	LEAQ       1(CX)(CX*1), CX
-	MOVQ       CX, 16(SP)
+	MOVQ       CX, 40(SP)
 
 stored:
-	ADDQ R8, BX
-	ADDQ R8, BX
-
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 8(SP)
+	MOVQ 192(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 16(SP)
+	MOVQ 200(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 24(SP)
+	MOVQ 208(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -13547,12 +14013,18 @@ stored:
 
 // func dTileByCol3x8AVX2(t *byte)
 // Requires: AVX, BMI2, CMOV, FMA3, MMX+, POPCNT
-TEXT ·dTileByCol3x8AVX2(SB), NOSPLIT, $32-8
+TEXT ·dTileByCol3x8AVX2(SB), NOSPLIT, $56-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
 	MOVQ    (AX), CX
 	MOVQ    CX, 8(SP)
+	MOVQ    24(AX), CX
+	MOVQ    CX, 16(SP)
+	MOVQ    48(AX), CX
+	MOVQ    CX, 24(SP)
+	MOVQ    152(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -13560,8 +14032,7 @@ TEXT ·dTileByCol3x8AVX2(SB), NOSPLIT, $32-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 16(SP)
-	MOVQ    48(AX), BX
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x03, SI
 	MOVQ    80(AX), DI
@@ -13571,7 +14042,8 @@ TEXT ·dTileByCol3x8AVX2(SB), NOSPLIT, $32-8
 
 tile:
 	MOVQ       8(SP), CX
-	MOVQ       24(AX), DX
+	MOVQ       16(SP), DX
+	MOVQ       24(SP), BX
 	VXORPS     Y0, Y0, Y0
 	VXORPS     Y1, Y1, Y1
 	VXORPS     Y2, Y2, Y2
@@ -13584,7 +14056,7 @@ tile:
 	PREFETCHT0 (R9)
 	ADDQ       R8, R9
 	PREFETCHT0 (R9)
-	MOVQ       152(AX), R9
+	MOVQ       32(SP), R9
 	MOVQ       176(AX), R10
 	SHLQ       $0x03, R10
 	MOVQ       96(AX), R12
@@ -13593,7 +14065,7 @@ tile:
 	CMPQ       R11, R12
 	CMOVQGT    R12, R11
 	SUBQ       R11, R12
-	MOVQ       R12, 24(SP)
+	MOVQ       R12, 48(SP)
 	TESTQ      R11, R11
 	JZ         idle
 
@@ -13631,8 +14103,8 @@ loop:
 idle:
 	MOVQ         AX, R9
 	XORQ         R10, R10
-	MOVQ         24(SP), R11
-	MOVQ         $0x00000000, 24(SP)
+	MOVQ         48(SP), R11
+	MOVQ         $0x00000000, 48(SP)
 	TESTQ        R11, R11
 	JNZ          loop
 	MOVQ         96(AX), R11
@@ -13654,7 +14126,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 192(AX), Y6
+	VBROADCASTSD 216(AX), Y6
 	VMULPD       Y6, Y0, Y0
 	VMULPD       Y6, Y1, Y1
 	VMULPD       Y6, Y2, Y2
@@ -13683,7 +14155,7 @@ scaled:
 wholeadd:
 	TESTQ        $0x00000004, CX
 	JZ           wholebeta
-	VBROADCASTSD 200(AX), Y6
+	VBROADCASTSD 224(AX), Y6
 	MOVQ         BX, CX
 	VFMADD231PD  (CX), Y6, Y0
 	VFMADD231PD  32(CX), Y6, Y1
@@ -13734,7 +14206,7 @@ partial:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 200(AX), Y8
+	VBROADCASTSD 224(AX), Y8
 	MOVQ         BX, DX
 	VMASKMOVPD   (DX), Y6, Y9
 	VFMADD231PD  Y9, Y8, Y0
@@ -13767,59 +14239,64 @@ maskedbeta:
 
 lower:
 	MOVQ       120(AX), DX
-	MOVQ       16(SP), CX
+	MOVQ       40(SP), CX
 	MOVQ       $-1, R9
 	BZHIQ      DX, R9, R9
 	MOVQ       BX, DX
-	MOVQ       CX, R10
-	SHRQ       $0x10, R10
-	ANDQ       R9, R10
-	POPCNTQ    R10, R10
-	LEAQ       masks<>+0(SB), R11
-	SHLQ       $0x03, R10
-	SUBQ       R10, R11
-	VMOVUPS    128(R11), Y6
-	VMOVUPS    160(R11), Y7
+	MOVQ       CX, BX
+	SHRQ       $0x10, BX
+	ANDQ       R9, BX
+	POPCNTQ    BX, BX
+	LEAQ       masks<>+0(SB), R10
+	SHLQ       $0x03, BX
+	SUBQ       BX, R10
+	VMOVUPS    128(R10), Y6
+	VMOVUPS    160(R10), Y7
 	VMASKMOVPD Y0, Y6, (DX)
 	VMASKMOVPD Y1, Y7, 32(DX)
 	LEAQ       1(CX)(CX*1), CX
 	ADDQ       R8, DX
-	MOVQ       CX, R10
-	SHRQ       $0x10, R10
-	ANDQ       R9, R10
-	POPCNTQ    R10, R10
-	LEAQ       masks<>+0(SB), R11
-	SHLQ       $0x03, R10
-	SUBQ       R10, R11
-	VMOVUPS    128(R11), Y6
-	VMOVUPS    160(R11), Y7
+	MOVQ       CX, BX
+	SHRQ       $0x10, BX
+	ANDQ       R9, BX
+	POPCNTQ    BX, BX
+	LEAQ       masks<>+0(SB), R10
+	SHLQ       $0x03, BX
+	SUBQ       BX, R10
+	VMOVUPS    128(R10), Y6
+	VMOVUPS    160(R10), Y7
 	VMASKMOVPD Y2, Y6, (DX)
 	VMASKMOVPD Y3, Y7, 32(DX)
 	LEAQ       1(CX)(CX*1), CX
 	ADDQ       R8, DX
-	MOVQ       CX, R10
-	SHRQ       $0x10, R10
-	ANDQ       R9, R10
-	POPCNTQ    R10, R10
+	MOVQ       CX, BX
+	SHRQ       $0x10, BX
+	ANDQ       R9, BX
+	POPCNTQ    BX, BX
 	LEAQ       masks<>+0(SB), R9
-	SHLQ       $0x03, R10
-	SUBQ       R10, R9
+	SHLQ       $0x03, BX
+	SUBQ       BX, R9
 	VMOVUPS    128(R9), Y6
 	VMOVUPS    160(R9), Y7
 	VMASKMOVPD Y4, Y6, (DX)
 	VMASKMOVPD Y5, Y7, 32(DX)
 	LEAQ       1(CX)(CX*1), CX
-	MOVQ       CX, 16(SP)
+	MOVQ       CX, 40(SP)
 
 stored:
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 8(SP)
+	MOVQ 192(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 16(SP)
+	MOVQ 200(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 24(SP)
+	MOVQ 208(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -13827,12 +14304,18 @@ stored:
 
 // func dTileByCol4x8AVX2(t *byte)
 // Requires: AVX, BMI2, CMOV, FMA3, MMX+, POPCNT
-TEXT ·dTileByCol4x8AVX2(SB), NOSPLIT, $32-8
+TEXT ·dTileByCol4x8AVX2(SB), NOSPLIT, $56-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
 	MOVQ    (AX), CX
 	MOVQ    CX, 8(SP)
+	MOVQ    24(AX), CX
+	MOVQ    CX, 16(SP)
+	MOVQ    48(AX), CX
+	MOVQ    CX, 24(SP)
+	MOVQ    152(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -13840,8 +14323,7 @@ TEXT ·dTileByCol4x8AVX2(SB), NOSPLIT, $32-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 16(SP)
-	MOVQ    48(AX), BX
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x03, SI
 	MOVQ    80(AX), DI
@@ -13851,7 +14333,8 @@ TEXT ·dTileByCol4x8AVX2(SB), NOSPLIT, $32-8
 
 tile:
 	MOVQ       8(SP), CX
-	MOVQ       24(AX), DX
+	MOVQ       16(SP), DX
+	MOVQ       24(SP), BX
 	VXORPS     Y0, Y0, Y0
 	VXORPS     Y1, Y1, Y1
 	VXORPS     Y2, Y2, Y2
@@ -13868,7 +14351,7 @@ tile:
 	PREFETCHT0 (R9)
 	ADDQ       R8, R9
 	PREFETCHT0 (R9)
-	MOVQ       152(AX), R9
+	MOVQ       32(SP), R9
 	MOVQ       176(AX), R10
 	SHLQ       $0x03, R10
 	MOVQ       96(AX), R12
@@ -13877,7 +14360,7 @@ tile:
 	CMPQ       R11, R12
 	CMOVQGT    R12, R11
 	SUBQ       R11, R12
-	MOVQ       R12, 24(SP)
+	MOVQ       R12, 48(SP)
 	TESTQ      R11, R11
 	JZ         idle
 
@@ -13921,8 +14404,8 @@ loop:
 idle:
 	MOVQ         AX, R9
 	XORQ         R10, R10
-	MOVQ         24(SP), R11
-	MOVQ         $0x00000000, 24(SP)
+	MOVQ         48(SP), R11
+	MOVQ         $0x00000000, 48(SP)
 	TESTQ        R11, R11
 	JNZ          loop
 	MOVQ         96(AX), R11
@@ -13947,7 +14430,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 192(AX), Y8
+	VBROADCASTSD 216(AX), Y8
 	VMULPD       Y8, Y0, Y0
 	VMULPD       Y8, Y1, Y1
 	VMULPD       Y8, Y2, Y2
@@ -13981,7 +14464,7 @@ scaled:
 wholeadd:
 	TESTQ        $0x00000004, CX
 	JZ           wholebeta
-	VBROADCASTSD 200(AX), Y8
+	VBROADCASTSD 224(AX), Y8
 	MOVQ         BX, CX
 	VFMADD231PD  (CX), Y8, Y0
 	VFMADD231PD  32(CX), Y8, Y1
@@ -14043,7 +14526,7 @@ partial:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 200(AX), Y10
+	VBROADCASTSD 224(AX), Y10
 	MOVQ         BX, DX
 	VMASKMOVPD   (DX), Y8, Y11
 	VFMADD231PD  Y11, Y10, Y0
@@ -14084,73 +14567,77 @@ maskedbeta:
 
 lower:
 	MOVQ       120(AX), DX
-	MOVQ       16(SP), CX
+	MOVQ       40(SP), CX
 	MOVQ       $-1, R9
 	BZHIQ      DX, R9, R9
 	MOVQ       BX, DX
-	MOVQ       CX, R10
-	SHRQ       $0x10, R10
-	ANDQ       R9, R10
-	POPCNTQ    R10, R10
-	LEAQ       masks<>+0(SB), R11
-	SHLQ       $0x03, R10
-	SUBQ       R10, R11
-	VMOVUPS    128(R11), Y8
-	VMOVUPS    160(R11), Y9
+	MOVQ       CX, BX
+	SHRQ       $0x10, BX
+	ANDQ       R9, BX
+	POPCNTQ    BX, BX
+	LEAQ       masks<>+0(SB), R10
+	SHLQ       $0x03, BX
+	SUBQ       BX, R10
+	VMOVUPS    128(R10), Y8
+	VMOVUPS    160(R10), Y9
 	VMASKMOVPD Y0, Y8, (DX)
 	VMASKMOVPD Y1, Y9, 32(DX)
 	LEAQ       1(CX)(CX*1), CX
 	ADDQ       R8, DX
-	MOVQ       CX, R10
-	SHRQ       $0x10, R10
-	ANDQ       R9, R10
-	POPCNTQ    R10, R10
-	LEAQ       masks<>+0(SB), R11
-	SHLQ       $0x03, R10
-	SUBQ       R10, R11
-	VMOVUPS    128(R11), Y8
-	VMOVUPS    160(R11), Y9
+	MOVQ       CX, BX
+	SHRQ       $0x10, BX
+	ANDQ       R9, BX
+	POPCNTQ    BX, BX
+	LEAQ       masks<>+0(SB), R10
+	SHLQ       $0x03, BX
+	SUBQ       BX, R10
+	VMOVUPS    128(R10), Y8
+	VMOVUPS    160(R10), Y9
 	VMASKMOVPD Y2, Y8, (DX)
 	VMASKMOVPD Y3, Y9, 32(DX)
 	LEAQ       1(CX)(CX*1), CX
 	ADDQ       R8, DX
-	MOVQ       CX, R10
-	SHRQ       $0x10, R10
-	ANDQ       R9, R10
-	POPCNTQ    R10, R10
-	LEAQ       masks<>+0(SB), R11
-	SHLQ       $0x03, R10
-	SUBQ       R10, R11
-	VMOVUPS    128(R11), Y8
-	VMOVUPS    160(R11), Y9
+	MOVQ       CX, BX
+	SHRQ       $0x10, BX
+	ANDQ       R9, BX
+	POPCNTQ    BX, BX
+	LEAQ       masks<>+0(SB), R10
+	SHLQ       $0x03, BX
+	SUBQ       BX, R10
+	VMOVUPS    128(R10), Y8
+	VMOVUPS    160(R10), Y9
 	VMASKMOVPD Y4, Y8, (DX)
 	VMASKMOVPD Y5, Y9, 32(DX)
 	LEAQ       1(CX)(CX*1), CX
 	ADDQ       R8, DX
-	MOVQ       CX, R10
-	SHRQ       $0x10, R10
-	ANDQ       R9, R10
-	POPCNTQ    R10, R10
+	MOVQ       CX, BX
+	SHRQ       $0x10, BX
+	ANDQ       R9, BX
+	POPCNTQ    BX, BX
 	LEAQ       masks<>+0(SB), R9
-	SHLQ       $0x03, R10
-	SUBQ       R10, R9
+	SHLQ       $0x03, BX
+	SUBQ       BX, R9
 	VMOVUPS    128(R9), Y8
 	VMOVUPS    160(R9), Y9
 	VMASKMOVPD Y6, Y8, (DX)
 	VMASKMOVPD Y7, Y9, 32(DX)
 	LEAQ       1(CX)(CX*1), CX
-	MOVQ       CX, 16(SP)
+	MOVQ       CX, 40(SP)
 
 stored:
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 8(SP)
+	MOVQ 192(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 16(SP)
+	MOVQ 200(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 24(SP)
+	MOVQ 208(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -14158,12 +14645,18 @@ stored:
 
 // func dTileByCol5x8AVX2(t *byte)
 // Requires: AVX, BMI2, CMOV, FMA3, MMX+, POPCNT
-TEXT ·dTileByCol5x8AVX2(SB), NOSPLIT, $32-8
+TEXT ·dTileByCol5x8AVX2(SB), NOSPLIT, $56-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
 	MOVQ    (AX), CX
 	MOVQ    CX, 8(SP)
+	MOVQ    24(AX), CX
+	MOVQ    CX, 16(SP)
+	MOVQ    48(AX), CX
+	MOVQ    CX, 24(SP)
+	MOVQ    152(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -14171,8 +14664,7 @@ TEXT ·dTileByCol5x8AVX2(SB), NOSPLIT, $32-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 16(SP)
-	MOVQ    48(AX), BX
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x03, SI
 	MOVQ    80(AX), DI
@@ -14182,7 +14674,8 @@ TEXT ·dTileByCol5x8AVX2(SB), NOSPLIT, $32-8
 
 tile:
 	MOVQ       8(SP), CX
-	MOVQ       24(AX), DX
+	MOVQ       16(SP), DX
+	MOVQ       24(SP), BX
 	VXORPS     Y0, Y0, Y0
 	VXORPS     Y1, Y1, Y1
 	VXORPS     Y2, Y2, Y2
@@ -14203,7 +14696,7 @@ tile:
 	PREFETCHT0 (R9)
 	ADDQ       R8, R9
 	PREFETCHT0 (R9)
-	MOVQ       152(AX), R9
+	MOVQ       32(SP), R9
 	MOVQ       176(AX), R10
 	SHLQ       $0x03, R10
 	MOVQ       96(AX), R12
@@ -14212,7 +14705,7 @@ tile:
 	CMPQ       R11, R12
 	CMOVQGT    R12, R11
 	SUBQ       R11, R12
-	MOVQ       R12, 24(SP)
+	MOVQ       R12, 48(SP)
 	TESTQ      R11, R11
 	JZ         idle
 
@@ -14262,8 +14755,8 @@ loop:
 idle:
 	MOVQ         AX, R9
 	XORQ         R10, R10
-	MOVQ         24(SP), R11
-	MOVQ         $0x00000000, 24(SP)
+	MOVQ         48(SP), R11
+	MOVQ         $0x00000000, 48(SP)
 	TESTQ        R11, R11
 	JNZ          loop
 	MOVQ         96(AX), R11
@@ -14291,7 +14784,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 192(AX), Y10
+	VBROADCASTSD 216(AX), Y10
 	VMULPD       Y10, Y0, Y0
 	VMULPD       Y10, Y1, Y1
 	VMULPD       Y10, Y2, Y2
@@ -14330,7 +14823,7 @@ scaled:
 wholeadd:
 	TESTQ        $0x00000004, CX
 	JZ           wholebeta
-	VBROADCASTSD 200(AX), Y10
+	VBROADCASTSD 224(AX), Y10
 	MOVQ         BX, CX
 	VFMADD231PD  (CX), Y10, Y0
 	VFMADD231PD  32(CX), Y10, Y1
@@ -14403,7 +14896,7 @@ partial:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 200(AX), Y12
+	VBROADCASTSD 224(AX), Y12
 	MOVQ         BX, DX
 	VMASKMOVPD   (DX), Y10, Y13
 	VFMADD231PD  Y13, Y12, Y0
@@ -14452,87 +14945,90 @@ maskedbeta:
 
 lower:
 	MOVQ       120(AX), DX
-	MOVQ       16(SP), CX
+	MOVQ       40(SP), CX
 	MOVQ       $-1, R9
 	BZHIQ      DX, R9, R9
 	MOVQ       BX, DX
-	MOVQ       CX, R10
-	SHRQ       $0x10, R10
-	ANDQ       R9, R10
-	POPCNTQ    R10, R10
-	LEAQ       masks<>+0(SB), R11
-	SHLQ       $0x03, R10
-	SUBQ       R10, R11
-	VMOVUPS    128(R11), Y10
-	VMOVUPS    160(R11), Y11
+	MOVQ       CX, BX
+	SHRQ       $0x10, BX
+	ANDQ       R9, BX
+	POPCNTQ    BX, BX
+	LEAQ       masks<>+0(SB), R10
+	SHLQ       $0x03, BX
+	SUBQ       BX, R10
+	VMOVUPS    128(R10), Y10
+	VMOVUPS    160(R10), Y11
 	VMASKMOVPD Y0, Y10, (DX)
 	VMASKMOVPD Y1, Y11, 32(DX)
 	LEAQ       1(CX)(CX*1), CX
 	ADDQ       R8, DX
-	MOVQ       CX, R10
-	SHRQ       $0x10, R10
-	ANDQ       R9, R10
-	POPCNTQ    R10, R10
-	LEAQ       masks<>+0(SB), R11
-	SHLQ       $0x03, R10
-	SUBQ       R10, R11
-	VMOVUPS    128(R11), Y10
-	VMOVUPS    160(R11), Y11
+	MOVQ       CX, BX
+	SHRQ       $0x10, BX
+	ANDQ       R9, BX
+	POPCNTQ    BX, BX
+	LEAQ       masks<>+0(SB), R10
+	SHLQ       $0x03, BX
+	SUBQ       BX, R10
+	VMOVUPS    128(R10), Y10
+	VMOVUPS    160(R10), Y11
 	VMASKMOVPD Y2, Y10, (DX)
 	VMASKMOVPD Y3, Y11, 32(DX)
 	LEAQ       1(CX)(CX*1), CX
 	ADDQ       R8, DX
-	MOVQ       CX, R10
-	SHRQ       $0x10, R10
-	ANDQ       R9, R10
-	POPCNTQ    R10, R10
-	LEAQ       masks<>+0(SB), R11
-	SHLQ       $0x03, R10
-	SUBQ       R10, R11
-	VMOVUPS    128(R11), Y10
-	VMOVUPS    160(R11), Y11
+	MOVQ       CX, BX
+	SHRQ       $0x10, BX
+	ANDQ       R9, BX
+	POPCNTQ    BX, BX
+	LEAQ       masks<>+0(SB), R10
+	SHLQ       $0x03, BX
+	SUBQ       BX, R10
+	VMOVUPS    128(R10), Y10
+	VMOVUPS    160(R10), Y11
 	VMASKMOVPD Y4, Y10, (DX)
 	VMASKMOVPD Y5, Y11, 32(DX)
 	LEAQ       1(CX)(CX*1), CX
 	ADDQ       R8, DX
-	MOVQ       CX, R10
-	SHRQ       $0x10, R10
-	ANDQ       R9, R10
-	POPCNTQ    R10, R10
-	LEAQ       masks<>+0(SB), R11
-	SHLQ       $0x03, R10
-	SUBQ       R10, R11
-	VMOVUPS    128(R11), Y10
-	VMOVUPS    160(R11), Y11
+	MOVQ       CX, BX
+	SHRQ       $0x10, BX
+	ANDQ       R9, BX
+	POPCNTQ    BX, BX
+	LEAQ       masks<>+0(SB), R10
+	SHLQ       $0x03, BX
+	SUBQ       BX, R10
+	VMOVUPS    128(R10), Y10
+	VMOVUPS    160(R10), Y11
 	VMASKMOVPD Y6, Y10, (DX)
 	VMASKMOVPD Y7, Y11, 32(DX)
 	LEAQ       1(CX)(CX*1), CX
 	ADDQ       R8, DX
-	MOVQ       CX, R10
-	SHRQ       $0x10, R10
-	ANDQ       R9, R10
-	POPCNTQ    R10, R10
+	MOVQ       CX, BX
+	SHRQ       $0x10, BX
+	ANDQ       R9, BX
+	POPCNTQ    BX, BX
 	LEAQ       masks<>+0(SB), R9
-	SHLQ       $0x03, R10
-	SUBQ       R10, R9
+	SHLQ       $0x03, BX
+	SUBQ       BX, R9
 	VMOVUPS    128(R9), Y10
 	VMOVUPS    160(R9), Y11
 	VMASKMOVPD Y8, Y10, (DX)
 	VMASKMOVPD Y9, Y11, 32(DX)
 	LEAQ       1(CX)(CX*1), CX
-	MOVQ       CX, 16(SP)
+	MOVQ       CX, 40(SP)
 
 stored:
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 8(SP)
+	MOVQ 192(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 16(SP)
+	MOVQ 200(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 24(SP)
+	MOVQ 208(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -14540,12 +15036,18 @@ stored:
 
 // func dTileByCol6x8AVX2(t *byte)
 // Requires: AVX, BMI2, CMOV, FMA3, MMX+, POPCNT
-TEXT ·dTileByCol6x8AVX2(SB), NOSPLIT, $32-8
+TEXT ·dTileByCol6x8AVX2(SB), NOSPLIT, $56-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
 	MOVQ    (AX), CX
 	MOVQ    CX, 8(SP)
+	MOVQ    24(AX), CX
+	MOVQ    CX, 16(SP)
+	MOVQ    48(AX), CX
+	MOVQ    CX, 24(SP)
+	MOVQ    152(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -14553,8 +15055,7 @@ TEXT ·dTileByCol6x8AVX2(SB), NOSPLIT, $32-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 16(SP)
-	MOVQ    48(AX), BX
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x03, SI
 	MOVQ    80(AX), DI
@@ -14564,7 +15065,8 @@ TEXT ·dTileByCol6x8AVX2(SB), NOSPLIT, $32-8
 
 tile:
 	MOVQ       8(SP), CX
-	MOVQ       24(AX), DX
+	MOVQ       16(SP), DX
+	MOVQ       24(SP), BX
 	VXORPS     Y0, Y0, Y0
 	VXORPS     Y1, Y1, Y1
 	VXORPS     Y2, Y2, Y2
@@ -14589,7 +15091,7 @@ tile:
 	PREFETCHT0 (R9)
 	ADDQ       R8, R9
 	PREFETCHT0 (R9)
-	MOVQ       152(AX), R9
+	MOVQ       32(SP), R9
 	MOVQ       176(AX), R10
 	SHLQ       $0x03, R10
 	MOVQ       96(AX), R12
@@ -14598,7 +15100,7 @@ tile:
 	CMPQ       R11, R12
 	CMOVQGT    R12, R11
 	SUBQ       R11, R12
-	MOVQ       R12, 24(SP)
+	MOVQ       R12, 48(SP)
 	TESTQ      R11, R11
 	JZ         idle
 
@@ -14654,8 +15156,8 @@ loop:
 idle:
 	MOVQ         AX, R9
 	XORQ         R10, R10
-	MOVQ         24(SP), R11
-	MOVQ         $0x00000000, 24(SP)
+	MOVQ         48(SP), R11
+	MOVQ         $0x00000000, 48(SP)
 	TESTQ        R11, R11
 	JNZ          loop
 	MOVQ         96(AX), R11
@@ -14686,7 +15188,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 192(AX), Y12
+	VBROADCASTSD 216(AX), Y12
 	VMULPD       Y12, Y0, Y0
 	VMULPD       Y12, Y1, Y1
 	VMULPD       Y12, Y2, Y2
@@ -14730,7 +15232,7 @@ scaled:
 wholeadd:
 	TESTQ        $0x00000004, CX
 	JZ           wholebeta
-	VBROADCASTSD 200(AX), Y12
+	VBROADCASTSD 224(AX), Y12
 	MOVQ         BX, CX
 	VFMADD231PD  (CX), Y12, Y0
 	VFMADD231PD  32(CX), Y12, Y1
@@ -14814,7 +15316,7 @@ partial:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 200(AX), Y14
+	VBROADCASTSD 224(AX), Y14
 	MOVQ         BX, DX
 	VMASKMOVPD   (DX), Y12, Y15
 	VFMADD231PD  Y15, Y14, Y0
@@ -14871,101 +15373,103 @@ maskedbeta:
 
 lower:
 	MOVQ       120(AX), DX
-	MOVQ       16(SP), CX
+	MOVQ       40(SP), CX
 	MOVQ       $-1, R9
 	BZHIQ      DX, R9, R9
 	MOVQ       BX, DX
-	MOVQ       CX, R10
-	SHRQ       $0x10, R10
-	ANDQ       R9, R10
-	POPCNTQ    R10, R10
-	LEAQ       masks<>+0(SB), R11
-	SHLQ       $0x03, R10
-	SUBQ       R10, R11
-	VMOVUPS    128(R11), Y12
-	VMOVUPS    160(R11), Y13
+	MOVQ       CX, BX
+	SHRQ       $0x10, BX
+	ANDQ       R9, BX
+	POPCNTQ    BX, BX
+	LEAQ       masks<>+0(SB), R10
+	SHLQ       $0x03, BX
+	SUBQ       BX, R10
+	VMOVUPS    128(R10), Y12
+	VMOVUPS    160(R10), Y13
 	VMASKMOVPD Y0, Y12, (DX)
 	VMASKMOVPD Y1, Y13, 32(DX)
 	LEAQ       1(CX)(CX*1), CX
 	ADDQ       R8, DX
-	MOVQ       CX, R10
-	SHRQ       $0x10, R10
-	ANDQ       R9, R10
-	POPCNTQ    R10, R10
-	LEAQ       masks<>+0(SB), R11
-	SHLQ       $0x03, R10
-	SUBQ       R10, R11
-	VMOVUPS    128(R11), Y12
-	VMOVUPS    160(R11), Y13
+	MOVQ       CX, BX
+	SHRQ       $0x10, BX
+	ANDQ       R9, BX
+	POPCNTQ    BX, BX
+	LEAQ       masks<>+0(SB), R10
+	SHLQ       $0x03, BX
+	SUBQ       BX, R10
+	VMOVUPS    128(R10), Y12
+	VMOVUPS    160(R10), Y13
 	VMASKMOVPD Y2, Y12, (DX)
 	VMASKMOVPD Y3, Y13, 32(DX)
 	LEAQ       1(CX)(CX*1), CX
 	ADDQ       R8, DX
-	MOVQ       CX, R10
-	SHRQ       $0x10, R10
-	ANDQ       R9, R10
-	POPCNTQ    R10, R10
-	LEAQ       masks<>+0(SB), R11
-	SHLQ       $0x03, R10
-	SUBQ       R10, R11
-	VMOVUPS    128(R11), Y12
-	VMOVUPS    160(R11), Y13
+	MOVQ       CX, BX
+	SHRQ       $0x10, BX
+	ANDQ       R9, BX
+	POPCNTQ    BX, BX
+	LEAQ       masks<>+0(SB), R10
+	SHLQ       $0x03, BX
+	SUBQ       BX, R10
+	VMOVUPS    128(R10), Y12
+	VMOVUPS    160(R10), Y13
 	VMASKMOVPD Y4, Y12, (DX)
 	VMASKMOVPD Y5, Y13, 32(DX)
 	LEAQ       1(CX)(CX*1), CX
 	ADDQ       R8, DX
-	MOVQ       CX, R10
-	SHRQ       $0x10, R10
-	ANDQ       R9, R10
-	POPCNTQ    R10, R10
-	LEAQ       masks<>+0(SB), R11
-	SHLQ       $0x03, R10
-	SUBQ       R10, R11
-	VMOVUPS    128(R11), Y12
-	VMOVUPS    160(R11), Y13
+	MOVQ       CX, BX
+	SHRQ       $0x10, BX
+	ANDQ       R9, BX
+	POPCNTQ    BX, BX
+	LEAQ       masks<>+0(SB), R10
+	SHLQ       $0x03, BX
+	SUBQ       BX, R10
+	VMOVUPS    128(R10), Y12
+	VMOVUPS    160(R10), Y13
 	VMASKMOVPD Y6, Y12, (DX)
 	VMASKMOVPD Y7, Y13, 32(DX)
 	LEAQ       1(CX)(CX*1), CX
 	ADDQ       R8, DX
-	MOVQ       CX, R10
-	SHRQ       $0x10, R10
-	ANDQ       R9, R10
-	POPCNTQ    R10, R10
-	LEAQ       masks<>+0(SB), R11
-	SHLQ       $0x03, R10
-	SUBQ       R10, R11
-	VMOVUPS    128(R11), Y12
-	VMOVUPS    160(R11), Y13
+	MOVQ       CX, BX
+	SHRQ       $0x10, BX
+	ANDQ       R9, BX
+	POPCNTQ    BX, BX
+	LEAQ       masks<>+0(SB), R10
+	SHLQ       $0x03, BX
+	SUBQ       BX, R10
+	VMOVUPS    128(R10), Y12
+	VMOVUPS    160(R10), Y13
 	VMASKMOVPD Y8, Y12, (DX)
 	VMASKMOVPD Y9, Y13, 32(DX)
 	LEAQ       1(CX)(CX*1), CX
 	ADDQ       R8, DX
-	MOVQ       CX, R10
-	SHRQ       $0x10, R10
-	ANDQ       R9, R10
-	POPCNTQ    R10, R10
+	MOVQ       CX, BX
+	SHRQ       $0x10, BX
+	ANDQ       R9, BX
+	POPCNTQ    BX, BX
 	LEAQ       masks<>+0(SB), R9
-	SHLQ       $0x03, R10
-	SUBQ       R10, R9
+	SHLQ       $0x03, BX
+	SUBQ       BX, R9
 	VMOVUPS    128(R9), Y12
 	VMOVUPS    160(R9), Y13
 	VMASKMOVPD Y10, Y12, (DX)
 	VMASKMOVPD Y11, Y13, 32(DX)
 	LEAQ       1(CX)(CX*1), CX
-	MOVQ       CX, 16(SP)
+	MOVQ       CX, 40(SP)
 
 stored:
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 8(SP)
+	MOVQ 192(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 16(SP)
+	MOVQ 200(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 24(SP)
+	MOVQ 208(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER

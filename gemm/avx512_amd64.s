@@ -6,12 +6,18 @@
 
 // func sTileByRow1x16AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·sTileByRow1x16AVX512(SB), NOSPLIT, $32-8
+TEXT ·sTileByRow1x16AVX512(SB), NOSPLIT, $56-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
 	MOVQ    (AX), CX
 	MOVQ    CX, 8(SP)
+	MOVQ    24(AX), CX
+	MOVQ    CX, 16(SP)
+	MOVQ    48(AX), CX
+	MOVQ    CX, 24(SP)
+	MOVQ    152(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -19,56 +25,56 @@ TEXT ·sTileByRow1x16AVX512(SB), NOSPLIT, $32-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 16(SP)
-	MOVQ    48(AX), BX
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), CX
 	SHLQ    $0x02, CX
 	MOVQ    80(AX), SI
 	SHLQ    $0x02, SI
-	MOVQ    88(AX), DI
-	SHLQ    $0x02, DI
+	MOVQ    88(AX), CX
+	SHLQ    $0x02, CX
 
 tile:
 	MOVQ       8(SP), CX
-	MOVQ       24(AX), DX
+	MOVQ       16(SP), DX
+	MOVQ       24(SP), BX
 	VPXORD     Z0, Z0, Z0
-	MOVQ       BX, R8
-	PREFETCHT0 (R8)
-	MOVQ       152(AX), R8
-	MOVQ       176(AX), R9
-	SHLQ       $0x02, R9
-	MOVQ       96(AX), R11
-	SHRQ       $0x01, R11
-	MOVQ       184(AX), R10
-	CMPQ       R10, R11
-	CMOVQGT    R11, R10
-	SUBQ       R10, R11
-	MOVQ       R11, 24(SP)
-	TESTQ      R10, R10
+	MOVQ       BX, DI
+	PREFETCHT0 (DI)
+	MOVQ       32(SP), DI
+	MOVQ       176(AX), R8
+	SHLQ       $0x02, R8
+	MOVQ       96(AX), R10
+	SHRQ       $0x01, R10
+	MOVQ       184(AX), R9
+	CMPQ       R9, R10
+	CMOVQGT    R10, R9
+	SUBQ       R9, R10
+	MOVQ       R10, 48(SP)
+	TESTQ      R9, R9
 	JZ         idle
 
 loop:
-	PREFETCHT1       (R8)
+	PREFETCHT1       (DI)
 	VMOVUPS          (DX), Z1
 	VFMADD231PS.BCST (CX), Z1, Z0
 	VMOVUPS          (DX)(SI*1), Z1
 	VFMADD231PS.BCST 4(CX), Z1, Z0
 	LEAQ             (DX)(SI*2), DX
 	ADDQ             $0x08, CX
-	ADDQ             R9, R8
-	DECQ             R10
+	ADDQ             R8, DI
+	DECQ             R9
 	JNZ              loop
 
 	// the rounds that fetch nothing touch the argument block
 idle:
-	MOVQ             AX, R8
-	XORQ             R9, R9
-	MOVQ             24(SP), R10
-	MOVQ             $0x00000000, 24(SP)
-	TESTQ            R10, R10
+	MOVQ             AX, DI
+	XORQ             R8, R8
+	MOVQ             48(SP), R9
+	MOVQ             $0x00000000, 48(SP)
+	TESTQ            R9, R9
 	JNZ              loop
-	MOVQ             96(AX), R10
-	TESTQ            $0x00000001, R10
+	MOVQ             96(AX), R9
+	TESTQ            $0x00000001, R9
 	JZ               done
 	VMOVUPS          (DX), Z1
 	VFMADD231PS.BCST (CX), Z1, Z0
@@ -77,14 +83,14 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 192(AX), Z1
+	VBROADCASTSS 216(AX), Z1
 	VMULPS       Z1, Z0, Z0
 
 scaled:
 	MOVQ   120(AX), DX
-	MOVQ   $-1, R8
-	BZHIQ  DX, R8, R8
-	KMOVW  R8, K1
+	MOVQ   $-1, DI
+	BZHIQ  DX, DI, DI
+	KMOVW  DI, K1
 	TESTQ  $0x00000002, CX
 	JZ     maskedadd
 	MOVQ   BX, DX
@@ -93,7 +99,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 196(AX), Z1
+	VBROADCASTSS 220(AX), Z1
 	MOVQ         BX, DX
 	VFMADD231PS  (DX), Z1, K1, Z0
 
@@ -106,25 +112,32 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    16(SP), DX
-	MOVQ    $-1, R8
-	BZHIQ   CX, R8, R8
+	MOVQ    40(SP), DX
+	MOVQ    $-1, DI
+	BZHIQ   CX, DI, DI
 	MOVQ    BX, CX
-	MOVQ    DX, R9
-	SHRQ    $0x10, R9
-	ANDQ    R8, R9
-	KMOVW   R9, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    DI, BX
+	KMOVW   BX, K1
 	VMOVUPS Z0, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 16(SP)
+	MOVQ    DX, 40(SP)
 
 stored:
-	ADDQ DI, BX
-
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 8(SP)
+	MOVQ 192(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 16(SP)
+	MOVQ 200(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 24(SP)
+	MOVQ 208(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -132,12 +145,18 @@ stored:
 
 // func sTileByRow2x16AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·sTileByRow2x16AVX512(SB), NOSPLIT, $32-8
+TEXT ·sTileByRow2x16AVX512(SB), NOSPLIT, $56-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
 	MOVQ    (AX), CX
 	MOVQ    CX, 8(SP)
+	MOVQ    24(AX), CX
+	MOVQ    CX, 16(SP)
+	MOVQ    48(AX), CX
+	MOVQ    CX, 24(SP)
+	MOVQ    152(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -145,8 +164,7 @@ TEXT ·sTileByRow2x16AVX512(SB), NOSPLIT, $32-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 16(SP)
-	MOVQ    48(AX), BX
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x02, SI
 	MOVQ    80(AX), DI
@@ -156,14 +174,15 @@ TEXT ·sTileByRow2x16AVX512(SB), NOSPLIT, $32-8
 
 tile:
 	MOVQ       8(SP), CX
-	MOVQ       24(AX), DX
+	MOVQ       16(SP), DX
+	MOVQ       24(SP), BX
 	VPXORD     Z0, Z0, Z0
 	VPXORD     Z1, Z1, Z1
 	MOVQ       BX, R9
 	PREFETCHT0 (R9)
 	ADDQ       R8, R9
 	PREFETCHT0 (R9)
-	MOVQ       152(AX), R9
+	MOVQ       32(SP), R9
 	MOVQ       176(AX), R10
 	SHLQ       $0x02, R10
 	MOVQ       96(AX), R12
@@ -172,7 +191,7 @@ tile:
 	CMPQ       R11, R12
 	CMOVQGT    R12, R11
 	SUBQ       R11, R12
-	MOVQ       R12, 24(SP)
+	MOVQ       R12, 48(SP)
 	TESTQ      R11, R11
 	JZ         idle
 
@@ -194,8 +213,8 @@ loop:
 idle:
 	MOVQ             AX, R9
 	XORQ             R10, R10
-	MOVQ             24(SP), R11
-	MOVQ             $0x00000000, 24(SP)
+	MOVQ             48(SP), R11
+	MOVQ             $0x00000000, 48(SP)
 	TESTQ            R11, R11
 	JNZ              loop
 	MOVQ             96(AX), R11
@@ -209,7 +228,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 192(AX), Z2
+	VBROADCASTSS 216(AX), Z2
 	VMULPS       Z2, Z0, Z0
 	VMULPS       Z2, Z1, Z1
 
@@ -228,7 +247,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 196(AX), Z2
+	VBROADCASTSS 220(AX), Z2
 	MOVQ         BX, DX
 	VFMADD231PS  (DX), Z2, K1, Z0
 	ADDQ         R8, DX
@@ -245,33 +264,39 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    16(SP), DX
+	MOVQ    40(SP), DX
 	MOVQ    $-1, R9
 	BZHIQ   CX, R9, R9
 	MOVQ    BX, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
 	VMOVUPS Z0, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
 	VMOVUPS Z1, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 16(SP)
+	MOVQ    DX, 40(SP)
 
 stored:
-	ADDQ R8, BX
-	ADDQ R8, BX
-
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 8(SP)
+	MOVQ 192(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 16(SP)
+	MOVQ 200(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 24(SP)
+	MOVQ 208(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -279,12 +304,18 @@ stored:
 
 // func sTileByRow3x16AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·sTileByRow3x16AVX512(SB), NOSPLIT, $32-8
+TEXT ·sTileByRow3x16AVX512(SB), NOSPLIT, $56-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
 	MOVQ    (AX), CX
 	MOVQ    CX, 8(SP)
+	MOVQ    24(AX), CX
+	MOVQ    CX, 16(SP)
+	MOVQ    48(AX), CX
+	MOVQ    CX, 24(SP)
+	MOVQ    152(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -292,8 +323,7 @@ TEXT ·sTileByRow3x16AVX512(SB), NOSPLIT, $32-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 16(SP)
-	MOVQ    48(AX), BX
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x02, SI
 	MOVQ    80(AX), DI
@@ -303,7 +333,8 @@ TEXT ·sTileByRow3x16AVX512(SB), NOSPLIT, $32-8
 
 tile:
 	MOVQ       8(SP), CX
-	MOVQ       24(AX), DX
+	MOVQ       16(SP), DX
+	MOVQ       24(SP), BX
 	VPXORD     Z0, Z0, Z0
 	VPXORD     Z1, Z1, Z1
 	VPXORD     Z2, Z2, Z2
@@ -313,7 +344,7 @@ tile:
 	PREFETCHT0 (R9)
 	ADDQ       R8, R9
 	PREFETCHT0 (R9)
-	MOVQ       152(AX), R9
+	MOVQ       32(SP), R9
 	MOVQ       176(AX), R10
 	SHLQ       $0x02, R10
 	MOVQ       96(AX), R12
@@ -322,7 +353,7 @@ tile:
 	CMPQ       R11, R12
 	CMOVQGT    R12, R11
 	SUBQ       R11, R12
-	MOVQ       R12, 24(SP)
+	MOVQ       R12, 48(SP)
 	TESTQ      R11, R11
 	JZ         idle
 
@@ -346,8 +377,8 @@ loop:
 idle:
 	MOVQ             AX, R9
 	XORQ             R10, R10
-	MOVQ             24(SP), R11
-	MOVQ             $0x00000000, 24(SP)
+	MOVQ             48(SP), R11
+	MOVQ             $0x00000000, 48(SP)
 	TESTQ            R11, R11
 	JNZ              loop
 	MOVQ             96(AX), R11
@@ -362,7 +393,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 192(AX), Z3
+	VBROADCASTSS 216(AX), Z3
 	VMULPS       Z3, Z0, Z0
 	VMULPS       Z3, Z1, Z1
 	VMULPS       Z3, Z2, Z2
@@ -384,7 +415,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 196(AX), Z3
+	VBROADCASTSS 220(AX), Z3
 	MOVQ         BX, DX
 	VFMADD231PS  (DX), Z3, K1, Z0
 	ADDQ         R8, DX
@@ -405,41 +436,46 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    16(SP), DX
+	MOVQ    40(SP), DX
 	MOVQ    $-1, R9
 	BZHIQ   CX, R9, R9
 	MOVQ    BX, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
 	VMOVUPS Z0, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
 	VMOVUPS Z1, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
 	VMOVUPS Z2, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 16(SP)
+	MOVQ    DX, 40(SP)
 
 stored:
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 8(SP)
+	MOVQ 192(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 16(SP)
+	MOVQ 200(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 24(SP)
+	MOVQ 208(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -447,12 +483,18 @@ stored:
 
 // func sTileByRow4x16AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·sTileByRow4x16AVX512(SB), NOSPLIT, $32-8
+TEXT ·sTileByRow4x16AVX512(SB), NOSPLIT, $56-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
 	MOVQ    (AX), CX
 	MOVQ    CX, 8(SP)
+	MOVQ    24(AX), CX
+	MOVQ    CX, 16(SP)
+	MOVQ    48(AX), CX
+	MOVQ    CX, 24(SP)
+	MOVQ    152(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -460,8 +502,7 @@ TEXT ·sTileByRow4x16AVX512(SB), NOSPLIT, $32-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 16(SP)
-	MOVQ    48(AX), BX
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x02, SI
 	MOVQ    80(AX), DI
@@ -472,7 +513,8 @@ TEXT ·sTileByRow4x16AVX512(SB), NOSPLIT, $32-8
 
 tile:
 	MOVQ       8(SP), CX
-	MOVQ       24(AX), DX
+	MOVQ       16(SP), DX
+	MOVQ       24(SP), BX
 	VPXORD     Z0, Z0, Z0
 	VPXORD     Z1, Z1, Z1
 	VPXORD     Z2, Z2, Z2
@@ -485,7 +527,7 @@ tile:
 	PREFETCHT0 (R10)
 	ADDQ       R8, R10
 	PREFETCHT0 (R10)
-	MOVQ       152(AX), R10
+	MOVQ       32(SP), R10
 	MOVQ       176(AX), R11
 	SHLQ       $0x02, R11
 	MOVQ       96(AX), R13
@@ -494,7 +536,7 @@ tile:
 	CMPQ       R12, R13
 	CMOVQGT    R13, R12
 	SUBQ       R12, R13
-	MOVQ       R13, 24(SP)
+	MOVQ       R13, 48(SP)
 	TESTQ      R12, R12
 	JZ         idle
 
@@ -520,8 +562,8 @@ loop:
 idle:
 	MOVQ             AX, R10
 	XORQ             R11, R11
-	MOVQ             24(SP), R12
-	MOVQ             $0x00000000, 24(SP)
+	MOVQ             48(SP), R12
+	MOVQ             $0x00000000, 48(SP)
 	TESTQ            R12, R12
 	JNZ              loop
 	MOVQ             96(AX), R12
@@ -537,7 +579,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 192(AX), Z4
+	VBROADCASTSS 216(AX), Z4
 	VMULPS       Z4, Z0, Z0
 	VMULPS       Z4, Z1, Z1
 	VMULPS       Z4, Z2, Z2
@@ -562,7 +604,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 196(AX), Z4
+	VBROADCASTSS 220(AX), Z4
 	MOVQ         BX, DX
 	VFMADD231PS  (DX), Z4, K1, Z0
 	ADDQ         R8, DX
@@ -587,49 +629,53 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    16(SP), DX
+	MOVQ    40(SP), DX
 	MOVQ    $-1, R10
 	BZHIQ   CX, R10, R10
 	MOVQ    BX, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
 	VMOVUPS Z0, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
 	VMOVUPS Z1, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
 	VMOVUPS Z2, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
 	VMOVUPS Z3, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 16(SP)
+	MOVQ    DX, 40(SP)
 
 stored:
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 8(SP)
+	MOVQ 192(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 16(SP)
+	MOVQ 200(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 24(SP)
+	MOVQ 208(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -637,12 +683,18 @@ stored:
 
 // func sTileByRow5x16AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·sTileByRow5x16AVX512(SB), NOSPLIT, $32-8
+TEXT ·sTileByRow5x16AVX512(SB), NOSPLIT, $56-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
 	MOVQ    (AX), CX
 	MOVQ    CX, 8(SP)
+	MOVQ    24(AX), CX
+	MOVQ    CX, 16(SP)
+	MOVQ    48(AX), CX
+	MOVQ    CX, 24(SP)
+	MOVQ    152(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -650,8 +702,7 @@ TEXT ·sTileByRow5x16AVX512(SB), NOSPLIT, $32-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 16(SP)
-	MOVQ    48(AX), BX
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x02, SI
 	MOVQ    80(AX), DI
@@ -662,7 +713,8 @@ TEXT ·sTileByRow5x16AVX512(SB), NOSPLIT, $32-8
 
 tile:
 	MOVQ       8(SP), CX
-	MOVQ       24(AX), DX
+	MOVQ       16(SP), DX
+	MOVQ       24(SP), BX
 	VPXORD     Z0, Z0, Z0
 	VPXORD     Z1, Z1, Z1
 	VPXORD     Z2, Z2, Z2
@@ -678,7 +730,7 @@ tile:
 	PREFETCHT0 (R10)
 	ADDQ       R8, R10
 	PREFETCHT0 (R10)
-	MOVQ       152(AX), R10
+	MOVQ       32(SP), R10
 	MOVQ       176(AX), R11
 	SHLQ       $0x02, R11
 	MOVQ       96(AX), R13
@@ -687,7 +739,7 @@ tile:
 	CMPQ       R12, R13
 	CMOVQGT    R13, R12
 	SUBQ       R12, R13
-	MOVQ       R13, 24(SP)
+	MOVQ       R13, 48(SP)
 	TESTQ      R12, R12
 	JZ         idle
 
@@ -715,8 +767,8 @@ loop:
 idle:
 	MOVQ             AX, R10
 	XORQ             R11, R11
-	MOVQ             24(SP), R12
-	MOVQ             $0x00000000, 24(SP)
+	MOVQ             48(SP), R12
+	MOVQ             $0x00000000, 48(SP)
 	TESTQ            R12, R12
 	JNZ              loop
 	MOVQ             96(AX), R12
@@ -733,7 +785,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 192(AX), Z5
+	VBROADCASTSS 216(AX), Z5
 	VMULPS       Z5, Z0, Z0
 	VMULPS       Z5, Z1, Z1
 	VMULPS       Z5, Z2, Z2
@@ -761,7 +813,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 196(AX), Z5
+	VBROADCASTSS 220(AX), Z5
 	MOVQ         BX, DX
 	VFMADD231PS  (DX), Z5, K1, Z0
 	ADDQ         R8, DX
@@ -790,57 +842,60 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    16(SP), DX
+	MOVQ    40(SP), DX
 	MOVQ    $-1, R10
 	BZHIQ   CX, R10, R10
 	MOVQ    BX, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
 	VMOVUPS Z0, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
 	VMOVUPS Z1, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
 	VMOVUPS Z2, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
 	VMOVUPS Z3, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
 	VMOVUPS Z4, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 16(SP)
+	MOVQ    DX, 40(SP)
 
 stored:
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 8(SP)
+	MOVQ 192(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 16(SP)
+	MOVQ 200(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 24(SP)
+	MOVQ 208(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -848,12 +903,18 @@ stored:
 
 // func sTileByRow6x16AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·sTileByRow6x16AVX512(SB), NOSPLIT, $32-8
+TEXT ·sTileByRow6x16AVX512(SB), NOSPLIT, $56-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
 	MOVQ    (AX), CX
 	MOVQ    CX, 8(SP)
+	MOVQ    24(AX), CX
+	MOVQ    CX, 16(SP)
+	MOVQ    48(AX), CX
+	MOVQ    CX, 24(SP)
+	MOVQ    152(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -861,8 +922,7 @@ TEXT ·sTileByRow6x16AVX512(SB), NOSPLIT, $32-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 16(SP)
-	MOVQ    48(AX), BX
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x02, SI
 	MOVQ    80(AX), DI
@@ -873,7 +933,8 @@ TEXT ·sTileByRow6x16AVX512(SB), NOSPLIT, $32-8
 
 tile:
 	MOVQ       8(SP), CX
-	MOVQ       24(AX), DX
+	MOVQ       16(SP), DX
+	MOVQ       24(SP), BX
 	LEAQ       (CX)(SI*4), R10
 	ADDQ       SI, R10
 	VPXORD     Z0, Z0, Z0
@@ -894,7 +955,7 @@ tile:
 	PREFETCHT0 (R11)
 	ADDQ       R8, R11
 	PREFETCHT0 (R11)
-	MOVQ       152(AX), R11
+	MOVQ       32(SP), R11
 	MOVQ       176(AX), R12
 	SHLQ       $0x02, R12
 	MOVQ       96(AX), R14
@@ -903,7 +964,7 @@ tile:
 	CMPQ       R13, R14
 	CMOVQGT    R14, R13
 	SUBQ       R13, R14
-	MOVQ       R14, 24(SP)
+	MOVQ       R14, 48(SP)
 	TESTQ      R13, R13
 	JZ         idle
 
@@ -934,8 +995,8 @@ loop:
 idle:
 	MOVQ             AX, R11
 	XORQ             R12, R12
-	MOVQ             24(SP), R13
-	MOVQ             $0x00000000, 24(SP)
+	MOVQ             48(SP), R13
+	MOVQ             $0x00000000, 48(SP)
 	TESTQ            R13, R13
 	JNZ              loop
 	MOVQ             96(AX), R13
@@ -953,7 +1014,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 192(AX), Z6
+	VBROADCASTSS 216(AX), Z6
 	VMULPS       Z6, Z0, Z0
 	VMULPS       Z6, Z1, Z1
 	VMULPS       Z6, Z2, Z2
@@ -984,7 +1045,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 196(AX), Z6
+	VBROADCASTSS 220(AX), Z6
 	MOVQ         BX, DX
 	VFMADD231PS  (DX), Z6, K1, Z0
 	ADDQ         R8, DX
@@ -1017,65 +1078,67 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    16(SP), DX
+	MOVQ    40(SP), DX
 	MOVQ    $-1, R10
 	BZHIQ   CX, R10, R10
 	MOVQ    BX, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
 	VMOVUPS Z0, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
 	VMOVUPS Z1, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
 	VMOVUPS Z2, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
 	VMOVUPS Z3, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
 	VMOVUPS Z4, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
 	VMOVUPS Z5, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 16(SP)
+	MOVQ    DX, 40(SP)
 
 stored:
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 8(SP)
+	MOVQ 192(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 16(SP)
+	MOVQ 200(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 24(SP)
+	MOVQ 208(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -1083,12 +1146,18 @@ stored:
 
 // func sTileByRow7x16AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·sTileByRow7x16AVX512(SB), NOSPLIT, $32-8
+TEXT ·sTileByRow7x16AVX512(SB), NOSPLIT, $56-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
 	MOVQ    (AX), CX
 	MOVQ    CX, 8(SP)
+	MOVQ    24(AX), CX
+	MOVQ    CX, 16(SP)
+	MOVQ    48(AX), CX
+	MOVQ    CX, 24(SP)
+	MOVQ    152(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -1096,8 +1165,7 @@ TEXT ·sTileByRow7x16AVX512(SB), NOSPLIT, $32-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 16(SP)
-	MOVQ    48(AX), BX
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x02, SI
 	MOVQ    80(AX), DI
@@ -1108,7 +1176,8 @@ TEXT ·sTileByRow7x16AVX512(SB), NOSPLIT, $32-8
 
 tile:
 	MOVQ       8(SP), CX
-	MOVQ       24(AX), DX
+	MOVQ       16(SP), DX
+	MOVQ       24(SP), BX
 	LEAQ       (CX)(SI*4), R10
 	ADDQ       SI, R10
 	VPXORD     Z0, Z0, Z0
@@ -1132,7 +1201,7 @@ tile:
 	PREFETCHT0 (R11)
 	ADDQ       R8, R11
 	PREFETCHT0 (R11)
-	MOVQ       152(AX), R11
+	MOVQ       32(SP), R11
 	MOVQ       176(AX), R12
 	SHLQ       $0x02, R12
 	MOVQ       96(AX), R14
@@ -1141,7 +1210,7 @@ tile:
 	CMPQ       R13, R14
 	CMOVQGT    R14, R13
 	SUBQ       R13, R14
-	MOVQ       R14, 24(SP)
+	MOVQ       R14, 48(SP)
 	TESTQ      R13, R13
 	JZ         idle
 
@@ -1174,8 +1243,8 @@ loop:
 idle:
 	MOVQ             AX, R11
 	XORQ             R12, R12
-	MOVQ             24(SP), R13
-	MOVQ             $0x00000000, 24(SP)
+	MOVQ             48(SP), R13
+	MOVQ             $0x00000000, 48(SP)
 	TESTQ            R13, R13
 	JNZ              loop
 	MOVQ             96(AX), R13
@@ -1194,7 +1263,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 192(AX), Z7
+	VBROADCASTSS 216(AX), Z7
 	VMULPS       Z7, Z0, Z0
 	VMULPS       Z7, Z1, Z1
 	VMULPS       Z7, Z2, Z2
@@ -1228,7 +1297,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 196(AX), Z7
+	VBROADCASTSS 220(AX), Z7
 	MOVQ         BX, DX
 	VFMADD231PS  (DX), Z7, K1, Z0
 	ADDQ         R8, DX
@@ -1265,73 +1334,74 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    16(SP), DX
+	MOVQ    40(SP), DX
 	MOVQ    $-1, R10
 	BZHIQ   CX, R10, R10
 	MOVQ    BX, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
 	VMOVUPS Z0, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
 	VMOVUPS Z1, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
 	VMOVUPS Z2, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
 	VMOVUPS Z3, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
 	VMOVUPS Z4, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
 	VMOVUPS Z5, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
 	VMOVUPS Z6, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 16(SP)
+	MOVQ    DX, 40(SP)
 
 stored:
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 8(SP)
+	MOVQ 192(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 16(SP)
+	MOVQ 200(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 24(SP)
+	MOVQ 208(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -1339,12 +1409,18 @@ stored:
 
 // func sTileByRow8x16AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·sTileByRow8x16AVX512(SB), NOSPLIT, $32-8
+TEXT ·sTileByRow8x16AVX512(SB), NOSPLIT, $56-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
 	MOVQ    (AX), CX
 	MOVQ    CX, 8(SP)
+	MOVQ    24(AX), CX
+	MOVQ    CX, 16(SP)
+	MOVQ    48(AX), CX
+	MOVQ    CX, 24(SP)
+	MOVQ    152(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -1352,8 +1428,7 @@ TEXT ·sTileByRow8x16AVX512(SB), NOSPLIT, $32-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 16(SP)
-	MOVQ    48(AX), BX
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x02, SI
 	MOVQ    80(AX), DI
@@ -1364,7 +1439,8 @@ TEXT ·sTileByRow8x16AVX512(SB), NOSPLIT, $32-8
 
 tile:
 	MOVQ       8(SP), CX
-	MOVQ       24(AX), DX
+	MOVQ       16(SP), DX
+	MOVQ       24(SP), BX
 	LEAQ       (CX)(SI*4), R10
 	ADDQ       SI, R10
 	VPXORD     Z0, Z0, Z0
@@ -1391,7 +1467,7 @@ tile:
 	PREFETCHT0 (R11)
 	ADDQ       R8, R11
 	PREFETCHT0 (R11)
-	MOVQ       152(AX), R11
+	MOVQ       32(SP), R11
 	MOVQ       176(AX), R12
 	SHLQ       $0x02, R12
 	MOVQ       96(AX), R14
@@ -1400,7 +1476,7 @@ tile:
 	CMPQ       R13, R14
 	CMOVQGT    R14, R13
 	SUBQ       R13, R14
-	MOVQ       R14, 24(SP)
+	MOVQ       R14, 48(SP)
 	TESTQ      R13, R13
 	JZ         idle
 
@@ -1435,8 +1511,8 @@ loop:
 idle:
 	MOVQ             AX, R11
 	XORQ             R12, R12
-	MOVQ             24(SP), R13
-	MOVQ             $0x00000000, 24(SP)
+	MOVQ             48(SP), R13
+	MOVQ             $0x00000000, 48(SP)
 	TESTQ            R13, R13
 	JNZ              loop
 	MOVQ             96(AX), R13
@@ -1456,7 +1532,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 192(AX), Z8
+	VBROADCASTSS 216(AX), Z8
 	VMULPS       Z8, Z0, Z0
 	VMULPS       Z8, Z1, Z1
 	VMULPS       Z8, Z2, Z2
@@ -1493,7 +1569,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 196(AX), Z8
+	VBROADCASTSS 220(AX), Z8
 	MOVQ         BX, DX
 	VFMADD231PS  (DX), Z8, K1, Z0
 	ADDQ         R8, DX
@@ -1534,81 +1610,81 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    16(SP), DX
+	MOVQ    40(SP), DX
 	MOVQ    $-1, R10
 	BZHIQ   CX, R10, R10
 	MOVQ    BX, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
 	VMOVUPS Z0, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
 	VMOVUPS Z1, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
 	VMOVUPS Z2, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
 	VMOVUPS Z3, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
 	VMOVUPS Z4, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
 	VMOVUPS Z5, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
 	VMOVUPS Z6, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
 	VMOVUPS Z7, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 16(SP)
+	MOVQ    DX, 40(SP)
 
 stored:
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 8(SP)
+	MOVQ 192(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 16(SP)
+	MOVQ 200(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 24(SP)
+	MOVQ 208(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -1616,12 +1692,18 @@ stored:
 
 // func sTileByRow9x16AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·sTileByRow9x16AVX512(SB), NOSPLIT, $32-8
+TEXT ·sTileByRow9x16AVX512(SB), NOSPLIT, $56-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
 	MOVQ    (AX), CX
 	MOVQ    CX, 8(SP)
+	MOVQ    24(AX), CX
+	MOVQ    CX, 16(SP)
+	MOVQ    48(AX), CX
+	MOVQ    CX, 24(SP)
+	MOVQ    152(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -1629,8 +1711,7 @@ TEXT ·sTileByRow9x16AVX512(SB), NOSPLIT, $32-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 16(SP)
-	MOVQ    48(AX), BX
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x02, SI
 	MOVQ    80(AX), DI
@@ -1641,7 +1722,8 @@ TEXT ·sTileByRow9x16AVX512(SB), NOSPLIT, $32-8
 
 tile:
 	MOVQ       8(SP), CX
-	MOVQ       24(AX), DX
+	MOVQ       16(SP), DX
+	MOVQ       24(SP), BX
 	LEAQ       (CX)(SI*4), R10
 	ADDQ       SI, R10
 	VPXORD     Z0, Z0, Z0
@@ -1671,7 +1753,7 @@ tile:
 	PREFETCHT0 (R11)
 	ADDQ       R8, R11
 	PREFETCHT0 (R11)
-	MOVQ       152(AX), R11
+	MOVQ       32(SP), R11
 	MOVQ       176(AX), R12
 	SHLQ       $0x02, R12
 	MOVQ       96(AX), R14
@@ -1680,7 +1762,7 @@ tile:
 	CMPQ       R13, R14
 	CMOVQGT    R14, R13
 	SUBQ       R13, R14
-	MOVQ       R14, 24(SP)
+	MOVQ       R14, 48(SP)
 	TESTQ      R13, R13
 	JZ         idle
 
@@ -1717,8 +1799,8 @@ loop:
 idle:
 	MOVQ             AX, R11
 	XORQ             R12, R12
-	MOVQ             24(SP), R13
-	MOVQ             $0x00000000, 24(SP)
+	MOVQ             48(SP), R13
+	MOVQ             $0x00000000, 48(SP)
 	TESTQ            R13, R13
 	JNZ              loop
 	MOVQ             96(AX), R13
@@ -1739,7 +1821,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 192(AX), Z9
+	VBROADCASTSS 216(AX), Z9
 	VMULPS       Z9, Z0, Z0
 	VMULPS       Z9, Z1, Z1
 	VMULPS       Z9, Z2, Z2
@@ -1779,7 +1861,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 196(AX), Z9
+	VBROADCASTSS 220(AX), Z9
 	MOVQ         BX, DX
 	VFMADD231PS  (DX), Z9, K1, Z0
 	ADDQ         R8, DX
@@ -1824,89 +1906,88 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    16(SP), DX
+	MOVQ    40(SP), DX
 	MOVQ    $-1, R10
 	BZHIQ   CX, R10, R10
 	MOVQ    BX, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
 	VMOVUPS Z0, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
 	VMOVUPS Z1, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
 	VMOVUPS Z2, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
 	VMOVUPS Z3, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
 	VMOVUPS Z4, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
 	VMOVUPS Z5, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
 	VMOVUPS Z6, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
 	VMOVUPS Z7, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
 	VMOVUPS Z8, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 16(SP)
+	MOVQ    DX, 40(SP)
 
 stored:
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 8(SP)
+	MOVQ 192(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 16(SP)
+	MOVQ 200(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 24(SP)
+	MOVQ 208(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -1914,12 +1995,18 @@ stored:
 
 // func sTileByRow10x16AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·sTileByRow10x16AVX512(SB), NOSPLIT, $32-8
+TEXT ·sTileByRow10x16AVX512(SB), NOSPLIT, $56-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
 	MOVQ    (AX), CX
 	MOVQ    CX, 8(SP)
+	MOVQ    24(AX), CX
+	MOVQ    CX, 16(SP)
+	MOVQ    48(AX), CX
+	MOVQ    CX, 24(SP)
+	MOVQ    152(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -1927,8 +2014,7 @@ TEXT ·sTileByRow10x16AVX512(SB), NOSPLIT, $32-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 16(SP)
-	MOVQ    48(AX), BX
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x02, SI
 	MOVQ    80(AX), DI
@@ -1939,7 +2025,8 @@ TEXT ·sTileByRow10x16AVX512(SB), NOSPLIT, $32-8
 
 tile:
 	MOVQ       8(SP), CX
-	MOVQ       24(AX), DX
+	MOVQ       16(SP), DX
+	MOVQ       24(SP), BX
 	LEAQ       (CX)(SI*4), R10
 	ADDQ       SI, R10
 	VPXORD     Z0, Z0, Z0
@@ -1972,7 +2059,7 @@ tile:
 	PREFETCHT0 (R11)
 	ADDQ       R8, R11
 	PREFETCHT0 (R11)
-	MOVQ       152(AX), R11
+	MOVQ       32(SP), R11
 	MOVQ       176(AX), R12
 	SHLQ       $0x02, R12
 	MOVQ       96(AX), R14
@@ -1981,7 +2068,7 @@ tile:
 	CMPQ       R13, R14
 	CMOVQGT    R14, R13
 	SUBQ       R13, R14
-	MOVQ       R14, 24(SP)
+	MOVQ       R14, 48(SP)
 	TESTQ      R13, R13
 	JZ         idle
 
@@ -2020,8 +2107,8 @@ loop:
 idle:
 	MOVQ             AX, R11
 	XORQ             R12, R12
-	MOVQ             24(SP), R13
-	MOVQ             $0x00000000, 24(SP)
+	MOVQ             48(SP), R13
+	MOVQ             $0x00000000, 48(SP)
 	TESTQ            R13, R13
 	JNZ              loop
 	MOVQ             96(AX), R13
@@ -2043,7 +2130,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 192(AX), Z10
+	VBROADCASTSS 216(AX), Z10
 	VMULPS       Z10, Z0, Z0
 	VMULPS       Z10, Z1, Z1
 	VMULPS       Z10, Z2, Z2
@@ -2086,7 +2173,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 196(AX), Z10
+	VBROADCASTSS 220(AX), Z10
 	MOVQ         BX, DX
 	VFMADD231PS  (DX), Z10, K1, Z0
 	ADDQ         R8, DX
@@ -2135,97 +2222,95 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    16(SP), DX
+	MOVQ    40(SP), DX
 	MOVQ    $-1, R10
 	BZHIQ   CX, R10, R10
 	MOVQ    BX, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
 	VMOVUPS Z0, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
 	VMOVUPS Z1, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
 	VMOVUPS Z2, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
 	VMOVUPS Z3, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
 	VMOVUPS Z4, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
 	VMOVUPS Z5, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
 	VMOVUPS Z6, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
 	VMOVUPS Z7, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
 	VMOVUPS Z8, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
 	VMOVUPS Z9, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 16(SP)
+	MOVQ    DX, 40(SP)
 
 stored:
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 8(SP)
+	MOVQ 192(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 16(SP)
+	MOVQ 200(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 24(SP)
+	MOVQ 208(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -2233,12 +2318,18 @@ stored:
 
 // func sTileByRow11x16AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·sTileByRow11x16AVX512(SB), NOSPLIT, $32-8
+TEXT ·sTileByRow11x16AVX512(SB), NOSPLIT, $56-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
 	MOVQ    (AX), CX
 	MOVQ    CX, 8(SP)
+	MOVQ    24(AX), CX
+	MOVQ    CX, 16(SP)
+	MOVQ    48(AX), CX
+	MOVQ    CX, 24(SP)
+	MOVQ    152(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -2246,8 +2337,7 @@ TEXT ·sTileByRow11x16AVX512(SB), NOSPLIT, $32-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 16(SP)
-	MOVQ    48(AX), BX
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x02, SI
 	MOVQ    80(AX), DI
@@ -2258,7 +2348,8 @@ TEXT ·sTileByRow11x16AVX512(SB), NOSPLIT, $32-8
 
 tile:
 	MOVQ       8(SP), CX
-	MOVQ       24(AX), DX
+	MOVQ       16(SP), DX
+	MOVQ       24(SP), BX
 	LEAQ       (CX)(SI*4), R10
 	ADDQ       SI, R10
 	LEAQ       (R10)(SI*4), R11
@@ -2296,7 +2387,7 @@ tile:
 	PREFETCHT0 (R12)
 	ADDQ       R8, R12
 	PREFETCHT0 (R12)
-	MOVQ       152(AX), R12
+	MOVQ       32(SP), R12
 	MOVQ       176(AX), R13
 	SHLQ       $0x02, R13
 	MOVQ       96(AX), R15
@@ -2305,7 +2396,7 @@ tile:
 	CMPQ       R14, R15
 	CMOVQGT    R15, R14
 	SUBQ       R14, R15
-	MOVQ       R15, 24(SP)
+	MOVQ       R15, 48(SP)
 	TESTQ      R14, R14
 	JZ         idle
 
@@ -2347,8 +2438,8 @@ loop:
 idle:
 	MOVQ             AX, R12
 	XORQ             R13, R13
-	MOVQ             24(SP), R14
-	MOVQ             $0x00000000, 24(SP)
+	MOVQ             48(SP), R14
+	MOVQ             $0x00000000, 48(SP)
 	TESTQ            R14, R14
 	JNZ              loop
 	MOVQ             96(AX), R14
@@ -2371,7 +2462,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 192(AX), Z11
+	VBROADCASTSS 216(AX), Z11
 	VMULPS       Z11, Z0, Z0
 	VMULPS       Z11, Z1, Z1
 	VMULPS       Z11, Z2, Z2
@@ -2417,7 +2508,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 196(AX), Z11
+	VBROADCASTSS 220(AX), Z11
 	MOVQ         BX, DX
 	VFMADD231PS  (DX), Z11, K1, Z0
 	ADDQ         R8, DX
@@ -2470,105 +2561,102 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    16(SP), DX
+	MOVQ    40(SP), DX
 	MOVQ    $-1, R10
 	BZHIQ   CX, R10, R10
 	MOVQ    BX, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
 	VMOVUPS Z0, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
 	VMOVUPS Z1, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
 	VMOVUPS Z2, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
 	VMOVUPS Z3, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
 	VMOVUPS Z4, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
 	VMOVUPS Z5, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
 	VMOVUPS Z6, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
 	VMOVUPS Z7, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
 	VMOVUPS Z8, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
 	VMOVUPS Z9, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
 	VMOVUPS Z10, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 16(SP)
+	MOVQ    DX, 40(SP)
 
 stored:
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 8(SP)
+	MOVQ 192(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 16(SP)
+	MOVQ 200(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 24(SP)
+	MOVQ 208(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -2576,12 +2664,18 @@ stored:
 
 // func sTileByRow12x16AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·sTileByRow12x16AVX512(SB), NOSPLIT, $32-8
+TEXT ·sTileByRow12x16AVX512(SB), NOSPLIT, $56-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
 	MOVQ    (AX), CX
 	MOVQ    CX, 8(SP)
+	MOVQ    24(AX), CX
+	MOVQ    CX, 16(SP)
+	MOVQ    48(AX), CX
+	MOVQ    CX, 24(SP)
+	MOVQ    152(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -2589,8 +2683,7 @@ TEXT ·sTileByRow12x16AVX512(SB), NOSPLIT, $32-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 16(SP)
-	MOVQ    48(AX), BX
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x02, SI
 	MOVQ    80(AX), DI
@@ -2601,7 +2694,8 @@ TEXT ·sTileByRow12x16AVX512(SB), NOSPLIT, $32-8
 
 tile:
 	MOVQ       8(SP), CX
-	MOVQ       24(AX), DX
+	MOVQ       16(SP), DX
+	MOVQ       24(SP), BX
 	LEAQ       (CX)(SI*4), R10
 	ADDQ       SI, R10
 	LEAQ       (R10)(SI*4), R11
@@ -2642,7 +2736,7 @@ tile:
 	PREFETCHT0 (R12)
 	ADDQ       R8, R12
 	PREFETCHT0 (R12)
-	MOVQ       152(AX), R12
+	MOVQ       32(SP), R12
 	MOVQ       176(AX), R13
 	SHLQ       $0x02, R13
 	MOVQ       96(AX), R15
@@ -2651,7 +2745,7 @@ tile:
 	CMPQ       R14, R15
 	CMOVQGT    R15, R14
 	SUBQ       R14, R15
-	MOVQ       R15, 24(SP)
+	MOVQ       R15, 48(SP)
 	TESTQ      R14, R14
 	JZ         idle
 
@@ -2695,8 +2789,8 @@ loop:
 idle:
 	MOVQ             AX, R12
 	XORQ             R13, R13
-	MOVQ             24(SP), R14
-	MOVQ             $0x00000000, 24(SP)
+	MOVQ             48(SP), R14
+	MOVQ             $0x00000000, 48(SP)
 	TESTQ            R14, R14
 	JNZ              loop
 	MOVQ             96(AX), R14
@@ -2720,7 +2814,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 192(AX), Z12
+	VBROADCASTSS 216(AX), Z12
 	VMULPS       Z12, Z0, Z0
 	VMULPS       Z12, Z1, Z1
 	VMULPS       Z12, Z2, Z2
@@ -2769,7 +2863,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 196(AX), Z12
+	VBROADCASTSS 220(AX), Z12
 	MOVQ         BX, DX
 	VFMADD231PS  (DX), Z12, K1, Z0
 	ADDQ         R8, DX
@@ -2826,113 +2920,109 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    16(SP), DX
+	MOVQ    40(SP), DX
 	MOVQ    $-1, R10
 	BZHIQ   CX, R10, R10
 	MOVQ    BX, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
 	VMOVUPS Z0, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
 	VMOVUPS Z1, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
 	VMOVUPS Z2, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
 	VMOVUPS Z3, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
 	VMOVUPS Z4, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
 	VMOVUPS Z5, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
 	VMOVUPS Z6, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
 	VMOVUPS Z7, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
 	VMOVUPS Z8, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
 	VMOVUPS Z9, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
 	VMOVUPS Z10, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
 	VMOVUPS Z11, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 16(SP)
+	MOVQ    DX, 40(SP)
 
 stored:
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 8(SP)
+	MOVQ 192(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 16(SP)
+	MOVQ 200(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 24(SP)
+	MOVQ 208(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -2940,12 +3030,18 @@ stored:
 
 // func sTileByRow13x16AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·sTileByRow13x16AVX512(SB), NOSPLIT, $32-8
+TEXT ·sTileByRow13x16AVX512(SB), NOSPLIT, $56-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
 	MOVQ    (AX), CX
 	MOVQ    CX, 8(SP)
+	MOVQ    24(AX), CX
+	MOVQ    CX, 16(SP)
+	MOVQ    48(AX), CX
+	MOVQ    CX, 24(SP)
+	MOVQ    152(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -2953,8 +3049,7 @@ TEXT ·sTileByRow13x16AVX512(SB), NOSPLIT, $32-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 16(SP)
-	MOVQ    48(AX), BX
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x02, SI
 	MOVQ    80(AX), DI
@@ -2965,7 +3060,8 @@ TEXT ·sTileByRow13x16AVX512(SB), NOSPLIT, $32-8
 
 tile:
 	MOVQ       8(SP), CX
-	MOVQ       24(AX), DX
+	MOVQ       16(SP), DX
+	MOVQ       24(SP), BX
 	LEAQ       (CX)(SI*4), R10
 	ADDQ       SI, R10
 	LEAQ       (R10)(SI*4), R11
@@ -3009,7 +3105,7 @@ tile:
 	PREFETCHT0 (R12)
 	ADDQ       R8, R12
 	PREFETCHT0 (R12)
-	MOVQ       152(AX), R12
+	MOVQ       32(SP), R12
 	MOVQ       176(AX), R13
 	SHLQ       $0x02, R13
 	MOVQ       96(AX), R15
@@ -3018,7 +3114,7 @@ tile:
 	CMPQ       R14, R15
 	CMOVQGT    R15, R14
 	SUBQ       R14, R15
-	MOVQ       R15, 24(SP)
+	MOVQ       R15, 48(SP)
 	TESTQ      R14, R14
 	JZ         idle
 
@@ -3064,8 +3160,8 @@ loop:
 idle:
 	MOVQ             AX, R12
 	XORQ             R13, R13
-	MOVQ             24(SP), R14
-	MOVQ             $0x00000000, 24(SP)
+	MOVQ             48(SP), R14
+	MOVQ             $0x00000000, 48(SP)
 	TESTQ            R14, R14
 	JNZ              loop
 	MOVQ             96(AX), R14
@@ -3090,7 +3186,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 192(AX), Z13
+	VBROADCASTSS 216(AX), Z13
 	VMULPS       Z13, Z0, Z0
 	VMULPS       Z13, Z1, Z1
 	VMULPS       Z13, Z2, Z2
@@ -3142,7 +3238,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 196(AX), Z13
+	VBROADCASTSS 220(AX), Z13
 	MOVQ         BX, DX
 	VFMADD231PS  (DX), Z13, K1, Z0
 	ADDQ         R8, DX
@@ -3203,121 +3299,116 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    16(SP), DX
+	MOVQ    40(SP), DX
 	MOVQ    $-1, R10
 	BZHIQ   CX, R10, R10
 	MOVQ    BX, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
 	VMOVUPS Z0, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
 	VMOVUPS Z1, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
 	VMOVUPS Z2, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
 	VMOVUPS Z3, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
 	VMOVUPS Z4, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
 	VMOVUPS Z5, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
 	VMOVUPS Z6, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
 	VMOVUPS Z7, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
 	VMOVUPS Z8, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
 	VMOVUPS Z9, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
 	VMOVUPS Z10, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
 	VMOVUPS Z11, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
 	VMOVUPS Z12, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 16(SP)
+	MOVQ    DX, 40(SP)
 
 stored:
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 8(SP)
+	MOVQ 192(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 16(SP)
+	MOVQ 200(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 24(SP)
+	MOVQ 208(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -3325,12 +3416,18 @@ stored:
 
 // func sTileByRow14x16AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·sTileByRow14x16AVX512(SB), NOSPLIT, $32-8
+TEXT ·sTileByRow14x16AVX512(SB), NOSPLIT, $56-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
 	MOVQ    (AX), CX
 	MOVQ    CX, 8(SP)
+	MOVQ    24(AX), CX
+	MOVQ    CX, 16(SP)
+	MOVQ    48(AX), CX
+	MOVQ    CX, 24(SP)
+	MOVQ    152(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -3338,8 +3435,7 @@ TEXT ·sTileByRow14x16AVX512(SB), NOSPLIT, $32-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 16(SP)
-	MOVQ    48(AX), BX
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x02, SI
 	MOVQ    80(AX), DI
@@ -3350,7 +3446,8 @@ TEXT ·sTileByRow14x16AVX512(SB), NOSPLIT, $32-8
 
 tile:
 	MOVQ       8(SP), CX
-	MOVQ       24(AX), DX
+	MOVQ       16(SP), DX
+	MOVQ       24(SP), BX
 	LEAQ       (CX)(SI*4), R10
 	ADDQ       SI, R10
 	LEAQ       (R10)(SI*4), R11
@@ -3397,7 +3494,7 @@ tile:
 	PREFETCHT0 (R12)
 	ADDQ       R8, R12
 	PREFETCHT0 (R12)
-	MOVQ       152(AX), R12
+	MOVQ       32(SP), R12
 	MOVQ       176(AX), R13
 	SHLQ       $0x02, R13
 	MOVQ       96(AX), R15
@@ -3406,7 +3503,7 @@ tile:
 	CMPQ       R14, R15
 	CMOVQGT    R15, R14
 	SUBQ       R14, R15
-	MOVQ       R15, 24(SP)
+	MOVQ       R15, 48(SP)
 	TESTQ      R14, R14
 	JZ         idle
 
@@ -3454,8 +3551,8 @@ loop:
 idle:
 	MOVQ             AX, R12
 	XORQ             R13, R13
-	MOVQ             24(SP), R14
-	MOVQ             $0x00000000, 24(SP)
+	MOVQ             48(SP), R14
+	MOVQ             $0x00000000, 48(SP)
 	TESTQ            R14, R14
 	JNZ              loop
 	MOVQ             96(AX), R14
@@ -3481,7 +3578,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 192(AX), Z14
+	VBROADCASTSS 216(AX), Z14
 	VMULPS       Z14, Z0, Z0
 	VMULPS       Z14, Z1, Z1
 	VMULPS       Z14, Z2, Z2
@@ -3536,7 +3633,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 196(AX), Z14
+	VBROADCASTSS 220(AX), Z14
 	MOVQ         BX, DX
 	VFMADD231PS  (DX), Z14, K1, Z0
 	ADDQ         R8, DX
@@ -3601,129 +3698,123 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    16(SP), DX
+	MOVQ    40(SP), DX
 	MOVQ    $-1, R10
 	BZHIQ   CX, R10, R10
 	MOVQ    BX, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
 	VMOVUPS Z0, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
 	VMOVUPS Z1, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
 	VMOVUPS Z2, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
 	VMOVUPS Z3, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
 	VMOVUPS Z4, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
 	VMOVUPS Z5, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
 	VMOVUPS Z6, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
 	VMOVUPS Z7, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
 	VMOVUPS Z8, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
 	VMOVUPS Z9, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
 	VMOVUPS Z10, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
 	VMOVUPS Z11, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
 	VMOVUPS Z12, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
 	VMOVUPS Z13, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 16(SP)
+	MOVQ    DX, 40(SP)
 
 stored:
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 8(SP)
+	MOVQ 192(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 16(SP)
+	MOVQ 200(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 24(SP)
+	MOVQ 208(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -3731,12 +3822,18 @@ stored:
 
 // func sTileByCol1x16AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·sTileByCol1x16AVX512(SB), NOSPLIT, $32-8
+TEXT ·sTileByCol1x16AVX512(SB), NOSPLIT, $56-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
 	MOVQ    (AX), CX
 	MOVQ    CX, 8(SP)
+	MOVQ    24(AX), CX
+	MOVQ    CX, 16(SP)
+	MOVQ    48(AX), CX
+	MOVQ    CX, 24(SP)
+	MOVQ    152(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -3744,56 +3841,56 @@ TEXT ·sTileByCol1x16AVX512(SB), NOSPLIT, $32-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 16(SP)
-	MOVQ    48(AX), BX
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x02, SI
 	MOVQ    80(AX), DI
 	SHLQ    $0x02, DI
-	MOVQ    88(AX), R8
-	SHLQ    $0x02, R8
+	MOVQ    88(AX), CX
+	SHLQ    $0x02, CX
 
 tile:
 	MOVQ       8(SP), CX
-	MOVQ       24(AX), DX
+	MOVQ       16(SP), DX
+	MOVQ       24(SP), BX
 	VPXORD     Z0, Z0, Z0
-	MOVQ       BX, R9
-	PREFETCHT0 (R9)
-	MOVQ       152(AX), R9
-	MOVQ       176(AX), R10
-	SHLQ       $0x02, R10
-	MOVQ       96(AX), R12
-	SHRQ       $0x01, R12
-	MOVQ       184(AX), R11
-	CMPQ       R11, R12
-	CMOVQGT    R12, R11
-	SUBQ       R11, R12
-	MOVQ       R12, 24(SP)
-	TESTQ      R11, R11
+	MOVQ       BX, R8
+	PREFETCHT0 (R8)
+	MOVQ       32(SP), R8
+	MOVQ       176(AX), R9
+	SHLQ       $0x02, R9
+	MOVQ       96(AX), R11
+	SHRQ       $0x01, R11
+	MOVQ       184(AX), R10
+	CMPQ       R10, R11
+	CMOVQGT    R11, R10
+	SUBQ       R10, R11
+	MOVQ       R11, 48(SP)
+	TESTQ      R10, R10
 	JZ         idle
 
 loop:
-	PREFETCHT1       (R9)
+	PREFETCHT1       (R8)
 	VMOVUPS          (DX), Z1
 	VFMADD231PS.BCST (CX), Z1, Z0
 	VMOVUPS          (DX)(DI*1), Z1
 	VFMADD231PS.BCST (CX)(SI*1), Z1, Z0
 	LEAQ             (DX)(DI*2), DX
 	LEAQ             (CX)(SI*2), CX
-	ADDQ             R10, R9
-	DECQ             R11
+	ADDQ             R9, R8
+	DECQ             R10
 	JNZ              loop
 
 	// the rounds that fetch nothing touch the argument block
 idle:
-	MOVQ             AX, R9
-	XORQ             R10, R10
-	MOVQ             24(SP), R11
-	MOVQ             $0x00000000, 24(SP)
-	TESTQ            R11, R11
+	MOVQ             AX, R8
+	XORQ             R9, R9
+	MOVQ             48(SP), R10
+	MOVQ             $0x00000000, 48(SP)
+	TESTQ            R10, R10
 	JNZ              loop
-	MOVQ             96(AX), R11
-	TESTQ            $0x00000001, R11
+	MOVQ             96(AX), R10
+	TESTQ            $0x00000001, R10
 	JZ               done
 	VMOVUPS          (DX), Z1
 	VFMADD231PS.BCST (CX), Z1, Z0
@@ -3802,14 +3899,14 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 192(AX), Z1
+	VBROADCASTSS 216(AX), Z1
 	VMULPS       Z1, Z0, Z0
 
 scaled:
 	MOVQ   120(AX), DX
-	MOVQ   $-1, R9
-	BZHIQ  DX, R9, R9
-	KMOVW  R9, K1
+	MOVQ   $-1, R8
+	BZHIQ  DX, R8, R8
+	KMOVW  R8, K1
 	TESTQ  $0x00000002, CX
 	JZ     maskedadd
 	MOVQ   BX, DX
@@ -3818,7 +3915,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 196(AX), Z1
+	VBROADCASTSS 220(AX), Z1
 	MOVQ         BX, DX
 	VFMADD231PS  (DX), Z1, K1, Z0
 
@@ -3831,25 +3928,32 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    16(SP), DX
-	MOVQ    $-1, R9
-	BZHIQ   CX, R9, R9
+	MOVQ    40(SP), DX
+	MOVQ    $-1, R8
+	BZHIQ   CX, R8, R8
 	MOVQ    BX, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R8, BX
+	KMOVW   BX, K1
 	VMOVUPS Z0, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 16(SP)
+	MOVQ    DX, 40(SP)
 
 stored:
-	ADDQ R8, BX
-
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 8(SP)
+	MOVQ 192(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 16(SP)
+	MOVQ 200(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 24(SP)
+	MOVQ 208(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -3857,12 +3961,18 @@ stored:
 
 // func sTileByCol2x16AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·sTileByCol2x16AVX512(SB), NOSPLIT, $32-8
+TEXT ·sTileByCol2x16AVX512(SB), NOSPLIT, $56-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
 	MOVQ    (AX), CX
 	MOVQ    CX, 8(SP)
+	MOVQ    24(AX), CX
+	MOVQ    CX, 16(SP)
+	MOVQ    48(AX), CX
+	MOVQ    CX, 24(SP)
+	MOVQ    152(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -3870,8 +3980,7 @@ TEXT ·sTileByCol2x16AVX512(SB), NOSPLIT, $32-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 16(SP)
-	MOVQ    48(AX), BX
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x02, SI
 	MOVQ    80(AX), DI
@@ -3881,14 +3990,15 @@ TEXT ·sTileByCol2x16AVX512(SB), NOSPLIT, $32-8
 
 tile:
 	MOVQ       8(SP), CX
-	MOVQ       24(AX), DX
+	MOVQ       16(SP), DX
+	MOVQ       24(SP), BX
 	VPXORD     Z0, Z0, Z0
 	VPXORD     Z1, Z1, Z1
 	MOVQ       BX, R9
 	PREFETCHT0 (R9)
 	ADDQ       R8, R9
 	PREFETCHT0 (R9)
-	MOVQ       152(AX), R9
+	MOVQ       32(SP), R9
 	MOVQ       176(AX), R10
 	SHLQ       $0x02, R10
 	MOVQ       96(AX), R12
@@ -3897,7 +4007,7 @@ tile:
 	CMPQ       R11, R12
 	CMOVQGT    R12, R11
 	SUBQ       R11, R12
-	MOVQ       R12, 24(SP)
+	MOVQ       R12, 48(SP)
 	TESTQ      R11, R11
 	JZ         idle
 
@@ -3919,8 +4029,8 @@ loop:
 idle:
 	MOVQ             AX, R9
 	XORQ             R10, R10
-	MOVQ             24(SP), R11
-	MOVQ             $0x00000000, 24(SP)
+	MOVQ             48(SP), R11
+	MOVQ             $0x00000000, 48(SP)
 	TESTQ            R11, R11
 	JNZ              loop
 	MOVQ             96(AX), R11
@@ -3934,7 +4044,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 192(AX), Z2
+	VBROADCASTSS 216(AX), Z2
 	VMULPS       Z2, Z0, Z0
 	VMULPS       Z2, Z1, Z1
 
@@ -3953,7 +4063,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 196(AX), Z2
+	VBROADCASTSS 220(AX), Z2
 	MOVQ         BX, DX
 	VFMADD231PS  (DX), Z2, K1, Z0
 	ADDQ         R8, DX
@@ -3970,33 +4080,39 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    16(SP), DX
+	MOVQ    40(SP), DX
 	MOVQ    $-1, R9
 	BZHIQ   CX, R9, R9
 	MOVQ    BX, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
 	VMOVUPS Z0, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
 	VMOVUPS Z1, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 16(SP)
+	MOVQ    DX, 40(SP)
 
 stored:
-	ADDQ R8, BX
-	ADDQ R8, BX
-
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 8(SP)
+	MOVQ 192(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 16(SP)
+	MOVQ 200(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 24(SP)
+	MOVQ 208(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -4004,12 +4120,18 @@ stored:
 
 // func sTileByCol3x16AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·sTileByCol3x16AVX512(SB), NOSPLIT, $32-8
+TEXT ·sTileByCol3x16AVX512(SB), NOSPLIT, $56-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
 	MOVQ    (AX), CX
 	MOVQ    CX, 8(SP)
+	MOVQ    24(AX), CX
+	MOVQ    CX, 16(SP)
+	MOVQ    48(AX), CX
+	MOVQ    CX, 24(SP)
+	MOVQ    152(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -4017,8 +4139,7 @@ TEXT ·sTileByCol3x16AVX512(SB), NOSPLIT, $32-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 16(SP)
-	MOVQ    48(AX), BX
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x02, SI
 	MOVQ    80(AX), DI
@@ -4028,7 +4149,8 @@ TEXT ·sTileByCol3x16AVX512(SB), NOSPLIT, $32-8
 
 tile:
 	MOVQ       8(SP), CX
-	MOVQ       24(AX), DX
+	MOVQ       16(SP), DX
+	MOVQ       24(SP), BX
 	VPXORD     Z0, Z0, Z0
 	VPXORD     Z1, Z1, Z1
 	VPXORD     Z2, Z2, Z2
@@ -4038,7 +4160,7 @@ tile:
 	PREFETCHT0 (R9)
 	ADDQ       R8, R9
 	PREFETCHT0 (R9)
-	MOVQ       152(AX), R9
+	MOVQ       32(SP), R9
 	MOVQ       176(AX), R10
 	SHLQ       $0x02, R10
 	MOVQ       96(AX), R12
@@ -4047,7 +4169,7 @@ tile:
 	CMPQ       R11, R12
 	CMOVQGT    R12, R11
 	SUBQ       R11, R12
-	MOVQ       R12, 24(SP)
+	MOVQ       R12, 48(SP)
 	TESTQ      R11, R11
 	JZ         idle
 
@@ -4071,8 +4193,8 @@ loop:
 idle:
 	MOVQ             AX, R9
 	XORQ             R10, R10
-	MOVQ             24(SP), R11
-	MOVQ             $0x00000000, 24(SP)
+	MOVQ             48(SP), R11
+	MOVQ             $0x00000000, 48(SP)
 	TESTQ            R11, R11
 	JNZ              loop
 	MOVQ             96(AX), R11
@@ -4087,7 +4209,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 192(AX), Z3
+	VBROADCASTSS 216(AX), Z3
 	VMULPS       Z3, Z0, Z0
 	VMULPS       Z3, Z1, Z1
 	VMULPS       Z3, Z2, Z2
@@ -4109,7 +4231,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 196(AX), Z3
+	VBROADCASTSS 220(AX), Z3
 	MOVQ         BX, DX
 	VFMADD231PS  (DX), Z3, K1, Z0
 	ADDQ         R8, DX
@@ -4130,41 +4252,46 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    16(SP), DX
+	MOVQ    40(SP), DX
 	MOVQ    $-1, R9
 	BZHIQ   CX, R9, R9
 	MOVQ    BX, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
 	VMOVUPS Z0, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
 	VMOVUPS Z1, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
 	VMOVUPS Z2, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 16(SP)
+	MOVQ    DX, 40(SP)
 
 stored:
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 8(SP)
+	MOVQ 192(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 16(SP)
+	MOVQ 200(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 24(SP)
+	MOVQ 208(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -4172,12 +4299,18 @@ stored:
 
 // func sTileByCol4x16AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·sTileByCol4x16AVX512(SB), NOSPLIT, $32-8
+TEXT ·sTileByCol4x16AVX512(SB), NOSPLIT, $56-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
 	MOVQ    (AX), CX
 	MOVQ    CX, 8(SP)
+	MOVQ    24(AX), CX
+	MOVQ    CX, 16(SP)
+	MOVQ    48(AX), CX
+	MOVQ    CX, 24(SP)
+	MOVQ    152(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -4185,8 +4318,7 @@ TEXT ·sTileByCol4x16AVX512(SB), NOSPLIT, $32-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 16(SP)
-	MOVQ    48(AX), BX
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x02, SI
 	MOVQ    80(AX), DI
@@ -4196,7 +4328,8 @@ TEXT ·sTileByCol4x16AVX512(SB), NOSPLIT, $32-8
 
 tile:
 	MOVQ       8(SP), CX
-	MOVQ       24(AX), DX
+	MOVQ       16(SP), DX
+	MOVQ       24(SP), BX
 	VPXORD     Z0, Z0, Z0
 	VPXORD     Z1, Z1, Z1
 	VPXORD     Z2, Z2, Z2
@@ -4209,7 +4342,7 @@ tile:
 	PREFETCHT0 (R9)
 	ADDQ       R8, R9
 	PREFETCHT0 (R9)
-	MOVQ       152(AX), R9
+	MOVQ       32(SP), R9
 	MOVQ       176(AX), R10
 	SHLQ       $0x02, R10
 	MOVQ       96(AX), R12
@@ -4218,7 +4351,7 @@ tile:
 	CMPQ       R11, R12
 	CMOVQGT    R12, R11
 	SUBQ       R11, R12
-	MOVQ       R12, 24(SP)
+	MOVQ       R12, 48(SP)
 	TESTQ      R11, R11
 	JZ         idle
 
@@ -4244,8 +4377,8 @@ loop:
 idle:
 	MOVQ             AX, R9
 	XORQ             R10, R10
-	MOVQ             24(SP), R11
-	MOVQ             $0x00000000, 24(SP)
+	MOVQ             48(SP), R11
+	MOVQ             $0x00000000, 48(SP)
 	TESTQ            R11, R11
 	JNZ              loop
 	MOVQ             96(AX), R11
@@ -4261,7 +4394,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 192(AX), Z4
+	VBROADCASTSS 216(AX), Z4
 	VMULPS       Z4, Z0, Z0
 	VMULPS       Z4, Z1, Z1
 	VMULPS       Z4, Z2, Z2
@@ -4286,7 +4419,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 196(AX), Z4
+	VBROADCASTSS 220(AX), Z4
 	MOVQ         BX, DX
 	VFMADD231PS  (DX), Z4, K1, Z0
 	ADDQ         R8, DX
@@ -4311,49 +4444,53 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    16(SP), DX
+	MOVQ    40(SP), DX
 	MOVQ    $-1, R9
 	BZHIQ   CX, R9, R9
 	MOVQ    BX, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
 	VMOVUPS Z0, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
 	VMOVUPS Z1, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
 	VMOVUPS Z2, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
 	VMOVUPS Z3, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 16(SP)
+	MOVQ    DX, 40(SP)
 
 stored:
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 8(SP)
+	MOVQ 192(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 16(SP)
+	MOVQ 200(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 24(SP)
+	MOVQ 208(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -4361,12 +4498,18 @@ stored:
 
 // func sTileByCol5x16AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·sTileByCol5x16AVX512(SB), NOSPLIT, $32-8
+TEXT ·sTileByCol5x16AVX512(SB), NOSPLIT, $56-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
 	MOVQ    (AX), CX
 	MOVQ    CX, 8(SP)
+	MOVQ    24(AX), CX
+	MOVQ    CX, 16(SP)
+	MOVQ    48(AX), CX
+	MOVQ    CX, 24(SP)
+	MOVQ    152(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -4374,8 +4517,7 @@ TEXT ·sTileByCol5x16AVX512(SB), NOSPLIT, $32-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 16(SP)
-	MOVQ    48(AX), BX
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x02, SI
 	MOVQ    80(AX), DI
@@ -4385,7 +4527,8 @@ TEXT ·sTileByCol5x16AVX512(SB), NOSPLIT, $32-8
 
 tile:
 	MOVQ       8(SP), CX
-	MOVQ       24(AX), DX
+	MOVQ       16(SP), DX
+	MOVQ       24(SP), BX
 	VPXORD     Z0, Z0, Z0
 	VPXORD     Z1, Z1, Z1
 	VPXORD     Z2, Z2, Z2
@@ -4401,7 +4544,7 @@ tile:
 	PREFETCHT0 (R9)
 	ADDQ       R8, R9
 	PREFETCHT0 (R9)
-	MOVQ       152(AX), R9
+	MOVQ       32(SP), R9
 	MOVQ       176(AX), R10
 	SHLQ       $0x02, R10
 	MOVQ       96(AX), R12
@@ -4410,7 +4553,7 @@ tile:
 	CMPQ       R11, R12
 	CMOVQGT    R12, R11
 	SUBQ       R11, R12
-	MOVQ       R12, 24(SP)
+	MOVQ       R12, 48(SP)
 	TESTQ      R11, R11
 	JZ         idle
 
@@ -4438,8 +4581,8 @@ loop:
 idle:
 	MOVQ             AX, R9
 	XORQ             R10, R10
-	MOVQ             24(SP), R11
-	MOVQ             $0x00000000, 24(SP)
+	MOVQ             48(SP), R11
+	MOVQ             $0x00000000, 48(SP)
 	TESTQ            R11, R11
 	JNZ              loop
 	MOVQ             96(AX), R11
@@ -4456,7 +4599,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 192(AX), Z5
+	VBROADCASTSS 216(AX), Z5
 	VMULPS       Z5, Z0, Z0
 	VMULPS       Z5, Z1, Z1
 	VMULPS       Z5, Z2, Z2
@@ -4484,7 +4627,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 196(AX), Z5
+	VBROADCASTSS 220(AX), Z5
 	MOVQ         BX, DX
 	VFMADD231PS  (DX), Z5, K1, Z0
 	ADDQ         R8, DX
@@ -4513,57 +4656,60 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    16(SP), DX
+	MOVQ    40(SP), DX
 	MOVQ    $-1, R9
 	BZHIQ   CX, R9, R9
 	MOVQ    BX, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
 	VMOVUPS Z0, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
 	VMOVUPS Z1, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
 	VMOVUPS Z2, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
 	VMOVUPS Z3, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
 	VMOVUPS Z4, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 16(SP)
+	MOVQ    DX, 40(SP)
 
 stored:
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 8(SP)
+	MOVQ 192(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 16(SP)
+	MOVQ 200(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 24(SP)
+	MOVQ 208(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -4571,12 +4717,18 @@ stored:
 
 // func sTileByCol6x16AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·sTileByCol6x16AVX512(SB), NOSPLIT, $32-8
+TEXT ·sTileByCol6x16AVX512(SB), NOSPLIT, $56-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
 	MOVQ    (AX), CX
 	MOVQ    CX, 8(SP)
+	MOVQ    24(AX), CX
+	MOVQ    CX, 16(SP)
+	MOVQ    48(AX), CX
+	MOVQ    CX, 24(SP)
+	MOVQ    152(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -4584,8 +4736,7 @@ TEXT ·sTileByCol6x16AVX512(SB), NOSPLIT, $32-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 16(SP)
-	MOVQ    48(AX), BX
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x02, SI
 	MOVQ    80(AX), DI
@@ -4595,7 +4746,8 @@ TEXT ·sTileByCol6x16AVX512(SB), NOSPLIT, $32-8
 
 tile:
 	MOVQ       8(SP), CX
-	MOVQ       24(AX), DX
+	MOVQ       16(SP), DX
+	MOVQ       24(SP), BX
 	VPXORD     Z0, Z0, Z0
 	VPXORD     Z1, Z1, Z1
 	VPXORD     Z2, Z2, Z2
@@ -4614,7 +4766,7 @@ tile:
 	PREFETCHT0 (R9)
 	ADDQ       R8, R9
 	PREFETCHT0 (R9)
-	MOVQ       152(AX), R9
+	MOVQ       32(SP), R9
 	MOVQ       176(AX), R10
 	SHLQ       $0x02, R10
 	MOVQ       96(AX), R12
@@ -4623,7 +4775,7 @@ tile:
 	CMPQ       R11, R12
 	CMOVQGT    R12, R11
 	SUBQ       R11, R12
-	MOVQ       R12, 24(SP)
+	MOVQ       R12, 48(SP)
 	TESTQ      R11, R11
 	JZ         idle
 
@@ -4653,8 +4805,8 @@ loop:
 idle:
 	MOVQ             AX, R9
 	XORQ             R10, R10
-	MOVQ             24(SP), R11
-	MOVQ             $0x00000000, 24(SP)
+	MOVQ             48(SP), R11
+	MOVQ             $0x00000000, 48(SP)
 	TESTQ            R11, R11
 	JNZ              loop
 	MOVQ             96(AX), R11
@@ -4672,7 +4824,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 192(AX), Z6
+	VBROADCASTSS 216(AX), Z6
 	VMULPS       Z6, Z0, Z0
 	VMULPS       Z6, Z1, Z1
 	VMULPS       Z6, Z2, Z2
@@ -4703,7 +4855,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 196(AX), Z6
+	VBROADCASTSS 220(AX), Z6
 	MOVQ         BX, DX
 	VFMADD231PS  (DX), Z6, K1, Z0
 	ADDQ         R8, DX
@@ -4736,65 +4888,67 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    16(SP), DX
+	MOVQ    40(SP), DX
 	MOVQ    $-1, R9
 	BZHIQ   CX, R9, R9
 	MOVQ    BX, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
 	VMOVUPS Z0, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
 	VMOVUPS Z1, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
 	VMOVUPS Z2, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
 	VMOVUPS Z3, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
 	VMOVUPS Z4, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
 	VMOVUPS Z5, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 16(SP)
+	MOVQ    DX, 40(SP)
 
 stored:
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 8(SP)
+	MOVQ 192(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 16(SP)
+	MOVQ 200(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 24(SP)
+	MOVQ 208(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -4802,12 +4956,18 @@ stored:
 
 // func sTileByCol7x16AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·sTileByCol7x16AVX512(SB), NOSPLIT, $32-8
+TEXT ·sTileByCol7x16AVX512(SB), NOSPLIT, $56-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
 	MOVQ    (AX), CX
 	MOVQ    CX, 8(SP)
+	MOVQ    24(AX), CX
+	MOVQ    CX, 16(SP)
+	MOVQ    48(AX), CX
+	MOVQ    CX, 24(SP)
+	MOVQ    152(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -4815,8 +4975,7 @@ TEXT ·sTileByCol7x16AVX512(SB), NOSPLIT, $32-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 16(SP)
-	MOVQ    48(AX), BX
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x02, SI
 	MOVQ    80(AX), DI
@@ -4826,7 +4985,8 @@ TEXT ·sTileByCol7x16AVX512(SB), NOSPLIT, $32-8
 
 tile:
 	MOVQ       8(SP), CX
-	MOVQ       24(AX), DX
+	MOVQ       16(SP), DX
+	MOVQ       24(SP), BX
 	VPXORD     Z0, Z0, Z0
 	VPXORD     Z1, Z1, Z1
 	VPXORD     Z2, Z2, Z2
@@ -4848,7 +5008,7 @@ tile:
 	PREFETCHT0 (R9)
 	ADDQ       R8, R9
 	PREFETCHT0 (R9)
-	MOVQ       152(AX), R9
+	MOVQ       32(SP), R9
 	MOVQ       176(AX), R10
 	SHLQ       $0x02, R10
 	MOVQ       96(AX), R12
@@ -4857,7 +5017,7 @@ tile:
 	CMPQ       R11, R12
 	CMOVQGT    R12, R11
 	SUBQ       R11, R12
-	MOVQ       R12, 24(SP)
+	MOVQ       R12, 48(SP)
 	TESTQ      R11, R11
 	JZ         idle
 
@@ -4889,8 +5049,8 @@ loop:
 idle:
 	MOVQ             AX, R9
 	XORQ             R10, R10
-	MOVQ             24(SP), R11
-	MOVQ             $0x00000000, 24(SP)
+	MOVQ             48(SP), R11
+	MOVQ             $0x00000000, 48(SP)
 	TESTQ            R11, R11
 	JNZ              loop
 	MOVQ             96(AX), R11
@@ -4909,7 +5069,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 192(AX), Z7
+	VBROADCASTSS 216(AX), Z7
 	VMULPS       Z7, Z0, Z0
 	VMULPS       Z7, Z1, Z1
 	VMULPS       Z7, Z2, Z2
@@ -4943,7 +5103,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 196(AX), Z7
+	VBROADCASTSS 220(AX), Z7
 	MOVQ         BX, DX
 	VFMADD231PS  (DX), Z7, K1, Z0
 	ADDQ         R8, DX
@@ -4980,73 +5140,74 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    16(SP), DX
+	MOVQ    40(SP), DX
 	MOVQ    $-1, R9
 	BZHIQ   CX, R9, R9
 	MOVQ    BX, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
 	VMOVUPS Z0, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
 	VMOVUPS Z1, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
 	VMOVUPS Z2, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
 	VMOVUPS Z3, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
 	VMOVUPS Z4, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
 	VMOVUPS Z5, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
 	VMOVUPS Z6, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 16(SP)
+	MOVQ    DX, 40(SP)
 
 stored:
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 8(SP)
+	MOVQ 192(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 16(SP)
+	MOVQ 200(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 24(SP)
+	MOVQ 208(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -5054,12 +5215,18 @@ stored:
 
 // func sTileByCol8x16AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·sTileByCol8x16AVX512(SB), NOSPLIT, $32-8
+TEXT ·sTileByCol8x16AVX512(SB), NOSPLIT, $56-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
 	MOVQ    (AX), CX
 	MOVQ    CX, 8(SP)
+	MOVQ    24(AX), CX
+	MOVQ    CX, 16(SP)
+	MOVQ    48(AX), CX
+	MOVQ    CX, 24(SP)
+	MOVQ    152(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -5067,8 +5234,7 @@ TEXT ·sTileByCol8x16AVX512(SB), NOSPLIT, $32-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 16(SP)
-	MOVQ    48(AX), BX
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x02, SI
 	MOVQ    80(AX), DI
@@ -5078,7 +5244,8 @@ TEXT ·sTileByCol8x16AVX512(SB), NOSPLIT, $32-8
 
 tile:
 	MOVQ       8(SP), CX
-	MOVQ       24(AX), DX
+	MOVQ       16(SP), DX
+	MOVQ       24(SP), BX
 	VPXORD     Z0, Z0, Z0
 	VPXORD     Z1, Z1, Z1
 	VPXORD     Z2, Z2, Z2
@@ -5103,7 +5270,7 @@ tile:
 	PREFETCHT0 (R9)
 	ADDQ       R8, R9
 	PREFETCHT0 (R9)
-	MOVQ       152(AX), R9
+	MOVQ       32(SP), R9
 	MOVQ       176(AX), R10
 	SHLQ       $0x02, R10
 	MOVQ       96(AX), R12
@@ -5112,7 +5279,7 @@ tile:
 	CMPQ       R11, R12
 	CMOVQGT    R12, R11
 	SUBQ       R11, R12
-	MOVQ       R12, 24(SP)
+	MOVQ       R12, 48(SP)
 	TESTQ      R11, R11
 	JZ         idle
 
@@ -5146,8 +5313,8 @@ loop:
 idle:
 	MOVQ             AX, R9
 	XORQ             R10, R10
-	MOVQ             24(SP), R11
-	MOVQ             $0x00000000, 24(SP)
+	MOVQ             48(SP), R11
+	MOVQ             $0x00000000, 48(SP)
 	TESTQ            R11, R11
 	JNZ              loop
 	MOVQ             96(AX), R11
@@ -5167,7 +5334,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 192(AX), Z8
+	VBROADCASTSS 216(AX), Z8
 	VMULPS       Z8, Z0, Z0
 	VMULPS       Z8, Z1, Z1
 	VMULPS       Z8, Z2, Z2
@@ -5204,7 +5371,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 196(AX), Z8
+	VBROADCASTSS 220(AX), Z8
 	MOVQ         BX, DX
 	VFMADD231PS  (DX), Z8, K1, Z0
 	ADDQ         R8, DX
@@ -5245,81 +5412,81 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    16(SP), DX
+	MOVQ    40(SP), DX
 	MOVQ    $-1, R9
 	BZHIQ   CX, R9, R9
 	MOVQ    BX, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
 	VMOVUPS Z0, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
 	VMOVUPS Z1, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
 	VMOVUPS Z2, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
 	VMOVUPS Z3, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
 	VMOVUPS Z4, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
 	VMOVUPS Z5, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
 	VMOVUPS Z6, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
 	VMOVUPS Z7, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 16(SP)
+	MOVQ    DX, 40(SP)
 
 stored:
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 8(SP)
+	MOVQ 192(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 16(SP)
+	MOVQ 200(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 24(SP)
+	MOVQ 208(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -5327,12 +5494,18 @@ stored:
 
 // func sTileByCol9x16AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·sTileByCol9x16AVX512(SB), NOSPLIT, $32-8
+TEXT ·sTileByCol9x16AVX512(SB), NOSPLIT, $56-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
 	MOVQ    (AX), CX
 	MOVQ    CX, 8(SP)
+	MOVQ    24(AX), CX
+	MOVQ    CX, 16(SP)
+	MOVQ    48(AX), CX
+	MOVQ    CX, 24(SP)
+	MOVQ    152(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -5340,8 +5513,7 @@ TEXT ·sTileByCol9x16AVX512(SB), NOSPLIT, $32-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 16(SP)
-	MOVQ    48(AX), BX
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x02, SI
 	MOVQ    80(AX), DI
@@ -5351,7 +5523,8 @@ TEXT ·sTileByCol9x16AVX512(SB), NOSPLIT, $32-8
 
 tile:
 	MOVQ       8(SP), CX
-	MOVQ       24(AX), DX
+	MOVQ       16(SP), DX
+	MOVQ       24(SP), BX
 	VPXORD     Z0, Z0, Z0
 	VPXORD     Z1, Z1, Z1
 	VPXORD     Z2, Z2, Z2
@@ -5379,7 +5552,7 @@ tile:
 	PREFETCHT0 (R9)
 	ADDQ       R8, R9
 	PREFETCHT0 (R9)
-	MOVQ       152(AX), R9
+	MOVQ       32(SP), R9
 	MOVQ       176(AX), R10
 	SHLQ       $0x02, R10
 	MOVQ       96(AX), R12
@@ -5388,7 +5561,7 @@ tile:
 	CMPQ       R11, R12
 	CMOVQGT    R12, R11
 	SUBQ       R11, R12
-	MOVQ       R12, 24(SP)
+	MOVQ       R12, 48(SP)
 	TESTQ      R11, R11
 	JZ         idle
 
@@ -5424,8 +5597,8 @@ loop:
 idle:
 	MOVQ             AX, R9
 	XORQ             R10, R10
-	MOVQ             24(SP), R11
-	MOVQ             $0x00000000, 24(SP)
+	MOVQ             48(SP), R11
+	MOVQ             $0x00000000, 48(SP)
 	TESTQ            R11, R11
 	JNZ              loop
 	MOVQ             96(AX), R11
@@ -5446,7 +5619,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 192(AX), Z9
+	VBROADCASTSS 216(AX), Z9
 	VMULPS       Z9, Z0, Z0
 	VMULPS       Z9, Z1, Z1
 	VMULPS       Z9, Z2, Z2
@@ -5486,7 +5659,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 196(AX), Z9
+	VBROADCASTSS 220(AX), Z9
 	MOVQ         BX, DX
 	VFMADD231PS  (DX), Z9, K1, Z0
 	ADDQ         R8, DX
@@ -5531,89 +5704,88 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    16(SP), DX
+	MOVQ    40(SP), DX
 	MOVQ    $-1, R9
 	BZHIQ   CX, R9, R9
 	MOVQ    BX, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
 	VMOVUPS Z0, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
 	VMOVUPS Z1, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
 	VMOVUPS Z2, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
 	VMOVUPS Z3, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
 	VMOVUPS Z4, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
 	VMOVUPS Z5, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
 	VMOVUPS Z6, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
 	VMOVUPS Z7, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
 	VMOVUPS Z8, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 16(SP)
+	MOVQ    DX, 40(SP)
 
 stored:
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 8(SP)
+	MOVQ 192(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 16(SP)
+	MOVQ 200(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 24(SP)
+	MOVQ 208(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -5621,12 +5793,18 @@ stored:
 
 // func sTileByCol10x16AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·sTileByCol10x16AVX512(SB), NOSPLIT, $32-8
+TEXT ·sTileByCol10x16AVX512(SB), NOSPLIT, $56-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
 	MOVQ    (AX), CX
 	MOVQ    CX, 8(SP)
+	MOVQ    24(AX), CX
+	MOVQ    CX, 16(SP)
+	MOVQ    48(AX), CX
+	MOVQ    CX, 24(SP)
+	MOVQ    152(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -5634,8 +5812,7 @@ TEXT ·sTileByCol10x16AVX512(SB), NOSPLIT, $32-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 16(SP)
-	MOVQ    48(AX), BX
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x02, SI
 	MOVQ    80(AX), DI
@@ -5645,7 +5822,8 @@ TEXT ·sTileByCol10x16AVX512(SB), NOSPLIT, $32-8
 
 tile:
 	MOVQ       8(SP), CX
-	MOVQ       24(AX), DX
+	MOVQ       16(SP), DX
+	MOVQ       24(SP), BX
 	VPXORD     Z0, Z0, Z0
 	VPXORD     Z1, Z1, Z1
 	VPXORD     Z2, Z2, Z2
@@ -5676,7 +5854,7 @@ tile:
 	PREFETCHT0 (R9)
 	ADDQ       R8, R9
 	PREFETCHT0 (R9)
-	MOVQ       152(AX), R9
+	MOVQ       32(SP), R9
 	MOVQ       176(AX), R10
 	SHLQ       $0x02, R10
 	MOVQ       96(AX), R12
@@ -5685,7 +5863,7 @@ tile:
 	CMPQ       R11, R12
 	CMOVQGT    R12, R11
 	SUBQ       R11, R12
-	MOVQ       R12, 24(SP)
+	MOVQ       R12, 48(SP)
 	TESTQ      R11, R11
 	JZ         idle
 
@@ -5723,8 +5901,8 @@ loop:
 idle:
 	MOVQ             AX, R9
 	XORQ             R10, R10
-	MOVQ             24(SP), R11
-	MOVQ             $0x00000000, 24(SP)
+	MOVQ             48(SP), R11
+	MOVQ             $0x00000000, 48(SP)
 	TESTQ            R11, R11
 	JNZ              loop
 	MOVQ             96(AX), R11
@@ -5746,7 +5924,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 192(AX), Z10
+	VBROADCASTSS 216(AX), Z10
 	VMULPS       Z10, Z0, Z0
 	VMULPS       Z10, Z1, Z1
 	VMULPS       Z10, Z2, Z2
@@ -5789,7 +5967,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 196(AX), Z10
+	VBROADCASTSS 220(AX), Z10
 	MOVQ         BX, DX
 	VFMADD231PS  (DX), Z10, K1, Z0
 	ADDQ         R8, DX
@@ -5838,97 +6016,95 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    16(SP), DX
+	MOVQ    40(SP), DX
 	MOVQ    $-1, R9
 	BZHIQ   CX, R9, R9
 	MOVQ    BX, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
 	VMOVUPS Z0, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
 	VMOVUPS Z1, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
 	VMOVUPS Z2, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
 	VMOVUPS Z3, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
 	VMOVUPS Z4, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
 	VMOVUPS Z5, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
 	VMOVUPS Z6, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
 	VMOVUPS Z7, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
 	VMOVUPS Z8, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
 	VMOVUPS Z9, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 16(SP)
+	MOVQ    DX, 40(SP)
 
 stored:
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 8(SP)
+	MOVQ 192(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 16(SP)
+	MOVQ 200(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 24(SP)
+	MOVQ 208(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -5936,12 +6112,18 @@ stored:
 
 // func sTileByCol11x16AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·sTileByCol11x16AVX512(SB), NOSPLIT, $32-8
+TEXT ·sTileByCol11x16AVX512(SB), NOSPLIT, $56-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
 	MOVQ    (AX), CX
 	MOVQ    CX, 8(SP)
+	MOVQ    24(AX), CX
+	MOVQ    CX, 16(SP)
+	MOVQ    48(AX), CX
+	MOVQ    CX, 24(SP)
+	MOVQ    152(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -5949,8 +6131,7 @@ TEXT ·sTileByCol11x16AVX512(SB), NOSPLIT, $32-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 16(SP)
-	MOVQ    48(AX), BX
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x02, SI
 	MOVQ    80(AX), DI
@@ -5960,7 +6141,8 @@ TEXT ·sTileByCol11x16AVX512(SB), NOSPLIT, $32-8
 
 tile:
 	MOVQ       8(SP), CX
-	MOVQ       24(AX), DX
+	MOVQ       16(SP), DX
+	MOVQ       24(SP), BX
 	VPXORD     Z0, Z0, Z0
 	VPXORD     Z1, Z1, Z1
 	VPXORD     Z2, Z2, Z2
@@ -5994,7 +6176,7 @@ tile:
 	PREFETCHT0 (R9)
 	ADDQ       R8, R9
 	PREFETCHT0 (R9)
-	MOVQ       152(AX), R9
+	MOVQ       32(SP), R9
 	MOVQ       176(AX), R10
 	SHLQ       $0x02, R10
 	MOVQ       96(AX), R12
@@ -6003,7 +6185,7 @@ tile:
 	CMPQ       R11, R12
 	CMOVQGT    R12, R11
 	SUBQ       R11, R12
-	MOVQ       R12, 24(SP)
+	MOVQ       R12, 48(SP)
 	TESTQ      R11, R11
 	JZ         idle
 
@@ -6043,8 +6225,8 @@ loop:
 idle:
 	MOVQ             AX, R9
 	XORQ             R10, R10
-	MOVQ             24(SP), R11
-	MOVQ             $0x00000000, 24(SP)
+	MOVQ             48(SP), R11
+	MOVQ             $0x00000000, 48(SP)
 	TESTQ            R11, R11
 	JNZ              loop
 	MOVQ             96(AX), R11
@@ -6067,7 +6249,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 192(AX), Z11
+	VBROADCASTSS 216(AX), Z11
 	VMULPS       Z11, Z0, Z0
 	VMULPS       Z11, Z1, Z1
 	VMULPS       Z11, Z2, Z2
@@ -6113,7 +6295,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 196(AX), Z11
+	VBROADCASTSS 220(AX), Z11
 	MOVQ         BX, DX
 	VFMADD231PS  (DX), Z11, K1, Z0
 	ADDQ         R8, DX
@@ -6166,105 +6348,102 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    16(SP), DX
+	MOVQ    40(SP), DX
 	MOVQ    $-1, R9
 	BZHIQ   CX, R9, R9
 	MOVQ    BX, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
 	VMOVUPS Z0, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
 	VMOVUPS Z1, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
 	VMOVUPS Z2, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
 	VMOVUPS Z3, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
 	VMOVUPS Z4, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
 	VMOVUPS Z5, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
 	VMOVUPS Z6, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
 	VMOVUPS Z7, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
 	VMOVUPS Z8, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
 	VMOVUPS Z9, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
 	VMOVUPS Z10, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 16(SP)
+	MOVQ    DX, 40(SP)
 
 stored:
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 8(SP)
+	MOVQ 192(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 16(SP)
+	MOVQ 200(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 24(SP)
+	MOVQ 208(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -6272,12 +6451,18 @@ stored:
 
 // func sTileByCol12x16AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·sTileByCol12x16AVX512(SB), NOSPLIT, $32-8
+TEXT ·sTileByCol12x16AVX512(SB), NOSPLIT, $56-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
 	MOVQ    (AX), CX
 	MOVQ    CX, 8(SP)
+	MOVQ    24(AX), CX
+	MOVQ    CX, 16(SP)
+	MOVQ    48(AX), CX
+	MOVQ    CX, 24(SP)
+	MOVQ    152(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -6285,8 +6470,7 @@ TEXT ·sTileByCol12x16AVX512(SB), NOSPLIT, $32-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 16(SP)
-	MOVQ    48(AX), BX
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x02, SI
 	MOVQ    80(AX), DI
@@ -6296,7 +6480,8 @@ TEXT ·sTileByCol12x16AVX512(SB), NOSPLIT, $32-8
 
 tile:
 	MOVQ       8(SP), CX
-	MOVQ       24(AX), DX
+	MOVQ       16(SP), DX
+	MOVQ       24(SP), BX
 	VPXORD     Z0, Z0, Z0
 	VPXORD     Z1, Z1, Z1
 	VPXORD     Z2, Z2, Z2
@@ -6333,7 +6518,7 @@ tile:
 	PREFETCHT0 (R9)
 	ADDQ       R8, R9
 	PREFETCHT0 (R9)
-	MOVQ       152(AX), R9
+	MOVQ       32(SP), R9
 	MOVQ       176(AX), R10
 	SHLQ       $0x02, R10
 	MOVQ       96(AX), R12
@@ -6342,7 +6527,7 @@ tile:
 	CMPQ       R11, R12
 	CMOVQGT    R12, R11
 	SUBQ       R11, R12
-	MOVQ       R12, 24(SP)
+	MOVQ       R12, 48(SP)
 	TESTQ      R11, R11
 	JZ         idle
 
@@ -6384,8 +6569,8 @@ loop:
 idle:
 	MOVQ             AX, R9
 	XORQ             R10, R10
-	MOVQ             24(SP), R11
-	MOVQ             $0x00000000, 24(SP)
+	MOVQ             48(SP), R11
+	MOVQ             $0x00000000, 48(SP)
 	TESTQ            R11, R11
 	JNZ              loop
 	MOVQ             96(AX), R11
@@ -6409,7 +6594,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 192(AX), Z12
+	VBROADCASTSS 216(AX), Z12
 	VMULPS       Z12, Z0, Z0
 	VMULPS       Z12, Z1, Z1
 	VMULPS       Z12, Z2, Z2
@@ -6458,7 +6643,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 196(AX), Z12
+	VBROADCASTSS 220(AX), Z12
 	MOVQ         BX, DX
 	VFMADD231PS  (DX), Z12, K1, Z0
 	ADDQ         R8, DX
@@ -6515,113 +6700,109 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    16(SP), DX
+	MOVQ    40(SP), DX
 	MOVQ    $-1, R9
 	BZHIQ   CX, R9, R9
 	MOVQ    BX, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
 	VMOVUPS Z0, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
 	VMOVUPS Z1, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
 	VMOVUPS Z2, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
 	VMOVUPS Z3, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
 	VMOVUPS Z4, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
 	VMOVUPS Z5, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
 	VMOVUPS Z6, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
 	VMOVUPS Z7, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
 	VMOVUPS Z8, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
 	VMOVUPS Z9, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
 	VMOVUPS Z10, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
 	VMOVUPS Z11, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 16(SP)
+	MOVQ    DX, 40(SP)
 
 stored:
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 8(SP)
+	MOVQ 192(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 16(SP)
+	MOVQ 200(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 24(SP)
+	MOVQ 208(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -6629,12 +6810,18 @@ stored:
 
 // func sTileByCol13x16AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·sTileByCol13x16AVX512(SB), NOSPLIT, $32-8
+TEXT ·sTileByCol13x16AVX512(SB), NOSPLIT, $56-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
 	MOVQ    (AX), CX
 	MOVQ    CX, 8(SP)
+	MOVQ    24(AX), CX
+	MOVQ    CX, 16(SP)
+	MOVQ    48(AX), CX
+	MOVQ    CX, 24(SP)
+	MOVQ    152(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -6642,8 +6829,7 @@ TEXT ·sTileByCol13x16AVX512(SB), NOSPLIT, $32-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 16(SP)
-	MOVQ    48(AX), BX
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x02, SI
 	MOVQ    80(AX), DI
@@ -6653,7 +6839,8 @@ TEXT ·sTileByCol13x16AVX512(SB), NOSPLIT, $32-8
 
 tile:
 	MOVQ       8(SP), CX
-	MOVQ       24(AX), DX
+	MOVQ       16(SP), DX
+	MOVQ       24(SP), BX
 	VPXORD     Z0, Z0, Z0
 	VPXORD     Z1, Z1, Z1
 	VPXORD     Z2, Z2, Z2
@@ -6693,7 +6880,7 @@ tile:
 	PREFETCHT0 (R9)
 	ADDQ       R8, R9
 	PREFETCHT0 (R9)
-	MOVQ       152(AX), R9
+	MOVQ       32(SP), R9
 	MOVQ       176(AX), R10
 	SHLQ       $0x02, R10
 	MOVQ       96(AX), R12
@@ -6702,7 +6889,7 @@ tile:
 	CMPQ       R11, R12
 	CMOVQGT    R12, R11
 	SUBQ       R11, R12
-	MOVQ       R12, 24(SP)
+	MOVQ       R12, 48(SP)
 	TESTQ      R11, R11
 	JZ         idle
 
@@ -6746,8 +6933,8 @@ loop:
 idle:
 	MOVQ             AX, R9
 	XORQ             R10, R10
-	MOVQ             24(SP), R11
-	MOVQ             $0x00000000, 24(SP)
+	MOVQ             48(SP), R11
+	MOVQ             $0x00000000, 48(SP)
 	TESTQ            R11, R11
 	JNZ              loop
 	MOVQ             96(AX), R11
@@ -6772,7 +6959,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 192(AX), Z13
+	VBROADCASTSS 216(AX), Z13
 	VMULPS       Z13, Z0, Z0
 	VMULPS       Z13, Z1, Z1
 	VMULPS       Z13, Z2, Z2
@@ -6824,7 +7011,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 196(AX), Z13
+	VBROADCASTSS 220(AX), Z13
 	MOVQ         BX, DX
 	VFMADD231PS  (DX), Z13, K1, Z0
 	ADDQ         R8, DX
@@ -6885,121 +7072,116 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    16(SP), DX
+	MOVQ    40(SP), DX
 	MOVQ    $-1, R9
 	BZHIQ   CX, R9, R9
 	MOVQ    BX, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
 	VMOVUPS Z0, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
 	VMOVUPS Z1, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
 	VMOVUPS Z2, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
 	VMOVUPS Z3, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
 	VMOVUPS Z4, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
 	VMOVUPS Z5, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
 	VMOVUPS Z6, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
 	VMOVUPS Z7, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
 	VMOVUPS Z8, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
 	VMOVUPS Z9, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
 	VMOVUPS Z10, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
 	VMOVUPS Z11, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
 	VMOVUPS Z12, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 16(SP)
+	MOVQ    DX, 40(SP)
 
 stored:
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 8(SP)
+	MOVQ 192(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 16(SP)
+	MOVQ 200(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 24(SP)
+	MOVQ 208(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -7007,12 +7189,18 @@ stored:
 
 // func sTileByCol14x16AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·sTileByCol14x16AVX512(SB), NOSPLIT, $32-8
+TEXT ·sTileByCol14x16AVX512(SB), NOSPLIT, $56-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
 	MOVQ    (AX), CX
 	MOVQ    CX, 8(SP)
+	MOVQ    24(AX), CX
+	MOVQ    CX, 16(SP)
+	MOVQ    48(AX), CX
+	MOVQ    CX, 24(SP)
+	MOVQ    152(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -7020,8 +7208,7 @@ TEXT ·sTileByCol14x16AVX512(SB), NOSPLIT, $32-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 16(SP)
-	MOVQ    48(AX), BX
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x02, SI
 	MOVQ    80(AX), DI
@@ -7031,7 +7218,8 @@ TEXT ·sTileByCol14x16AVX512(SB), NOSPLIT, $32-8
 
 tile:
 	MOVQ       8(SP), CX
-	MOVQ       24(AX), DX
+	MOVQ       16(SP), DX
+	MOVQ       24(SP), BX
 	VPXORD     Z0, Z0, Z0
 	VPXORD     Z1, Z1, Z1
 	VPXORD     Z2, Z2, Z2
@@ -7074,7 +7262,7 @@ tile:
 	PREFETCHT0 (R9)
 	ADDQ       R8, R9
 	PREFETCHT0 (R9)
-	MOVQ       152(AX), R9
+	MOVQ       32(SP), R9
 	MOVQ       176(AX), R10
 	SHLQ       $0x02, R10
 	MOVQ       96(AX), R12
@@ -7083,7 +7271,7 @@ tile:
 	CMPQ       R11, R12
 	CMOVQGT    R12, R11
 	SUBQ       R11, R12
-	MOVQ       R12, 24(SP)
+	MOVQ       R12, 48(SP)
 	TESTQ      R11, R11
 	JZ         idle
 
@@ -7129,8 +7317,8 @@ loop:
 idle:
 	MOVQ             AX, R9
 	XORQ             R10, R10
-	MOVQ             24(SP), R11
-	MOVQ             $0x00000000, 24(SP)
+	MOVQ             48(SP), R11
+	MOVQ             $0x00000000, 48(SP)
 	TESTQ            R11, R11
 	JNZ              loop
 	MOVQ             96(AX), R11
@@ -7156,7 +7344,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 192(AX), Z14
+	VBROADCASTSS 216(AX), Z14
 	VMULPS       Z14, Z0, Z0
 	VMULPS       Z14, Z1, Z1
 	VMULPS       Z14, Z2, Z2
@@ -7211,7 +7399,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 196(AX), Z14
+	VBROADCASTSS 220(AX), Z14
 	MOVQ         BX, DX
 	VFMADD231PS  (DX), Z14, K1, Z0
 	ADDQ         R8, DX
@@ -7276,129 +7464,123 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    16(SP), DX
+	MOVQ    40(SP), DX
 	MOVQ    $-1, R9
 	BZHIQ   CX, R9, R9
 	MOVQ    BX, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
 	VMOVUPS Z0, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
 	VMOVUPS Z1, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
 	VMOVUPS Z2, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
 	VMOVUPS Z3, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
 	VMOVUPS Z4, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
 	VMOVUPS Z5, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
 	VMOVUPS Z6, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
 	VMOVUPS Z7, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
 	VMOVUPS Z8, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
 	VMOVUPS Z9, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
 	VMOVUPS Z10, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
 	VMOVUPS Z11, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
 	VMOVUPS Z12, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
 	VMOVUPS Z13, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 16(SP)
+	MOVQ    DX, 40(SP)
 
 stored:
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 8(SP)
+	MOVQ 192(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 16(SP)
+	MOVQ 200(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 24(SP)
+	MOVQ 208(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -7406,12 +7588,18 @@ stored:
 
 // func sTileByRow1x32AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·sTileByRow1x32AVX512(SB), NOSPLIT, $32-8
+TEXT ·sTileByRow1x32AVX512(SB), NOSPLIT, $56-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
 	MOVQ    (AX), CX
 	MOVQ    CX, 8(SP)
+	MOVQ    24(AX), CX
+	MOVQ    CX, 16(SP)
+	MOVQ    48(AX), CX
+	MOVQ    CX, 24(SP)
+	MOVQ    152(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -7419,38 +7607,38 @@ TEXT ·sTileByRow1x32AVX512(SB), NOSPLIT, $32-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 16(SP)
-	MOVQ    48(AX), BX
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), CX
 	SHLQ    $0x02, CX
 	MOVQ    80(AX), SI
 	SHLQ    $0x02, SI
-	MOVQ    88(AX), DI
-	SHLQ    $0x02, DI
+	MOVQ    88(AX), CX
+	SHLQ    $0x02, CX
 
 tile:
 	MOVQ       8(SP), CX
-	MOVQ       24(AX), DX
+	MOVQ       16(SP), DX
+	MOVQ       24(SP), BX
 	VPXORD     Z0, Z0, Z0
 	VPXORD     Z1, Z1, Z1
-	MOVQ       BX, R8
-	PREFETCHT0 (R8)
-	PREFETCHT0 64(R8)
-	MOVQ       152(AX), R8
-	MOVQ       176(AX), R9
-	SHLQ       $0x02, R9
-	MOVQ       96(AX), R11
-	SHRQ       $0x01, R11
-	MOVQ       184(AX), R10
-	CMPQ       R10, R11
-	CMOVQGT    R11, R10
-	SUBQ       R10, R11
-	MOVQ       R11, 24(SP)
-	TESTQ      R10, R10
+	MOVQ       BX, DI
+	PREFETCHT0 (DI)
+	PREFETCHT0 64(DI)
+	MOVQ       32(SP), DI
+	MOVQ       176(AX), R8
+	SHLQ       $0x02, R8
+	MOVQ       96(AX), R10
+	SHRQ       $0x01, R10
+	MOVQ       184(AX), R9
+	CMPQ       R9, R10
+	CMOVQGT    R10, R9
+	SUBQ       R9, R10
+	MOVQ       R10, 48(SP)
+	TESTQ      R9, R9
 	JZ         idle
 
 loop:
-	PREFETCHT1   (R8)
+	PREFETCHT1   (DI)
 	VMOVUPS      (DX), Z2
 	VMOVUPS      64(DX), Z3
 	VBROADCASTSS (CX), Z4
@@ -7463,20 +7651,20 @@ loop:
 	VFMADD231PS  Z4, Z3, Z1
 	LEAQ         (DX)(SI*2), DX
 	ADDQ         $0x08, CX
-	ADDQ         R9, R8
-	DECQ         R10
+	ADDQ         R8, DI
+	DECQ         R9
 	JNZ          loop
 
 	// the rounds that fetch nothing touch the argument block
 idle:
-	MOVQ         AX, R8
-	XORQ         R9, R9
-	MOVQ         24(SP), R10
-	MOVQ         $0x00000000, 24(SP)
-	TESTQ        R10, R10
+	MOVQ         AX, DI
+	XORQ         R8, R8
+	MOVQ         48(SP), R9
+	MOVQ         $0x00000000, 48(SP)
+	TESTQ        R9, R9
 	JNZ          loop
-	MOVQ         96(AX), R10
-	TESTQ        $0x00000001, R10
+	MOVQ         96(AX), R9
+	TESTQ        $0x00000001, R9
 	JZ           done
 	VMOVUPS      (DX), Z2
 	VMOVUPS      64(DX), Z3
@@ -7488,17 +7676,17 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 192(AX), Z2
+	VBROADCASTSS 216(AX), Z2
 	VMULPS       Z2, Z0, Z0
 	VMULPS       Z2, Z1, Z1
 
 scaled:
 	MOVQ   120(AX), DX
-	MOVQ   $-1, R8
-	BZHIQ  DX, R8, R8
-	KMOVW  R8, K1
-	SHRQ   $0x10, R8
-	KMOVW  R8, K2
+	MOVQ   $-1, DI
+	BZHIQ  DX, DI, DI
+	KMOVW  DI, K1
+	SHRQ   $0x10, DI
+	KMOVW  DI, K2
 	TESTQ  $0x00000002, CX
 	JZ     maskedadd
 	MOVQ   BX, DX
@@ -7508,7 +7696,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 196(AX), Z2
+	VBROADCASTSS 220(AX), Z2
 	MOVQ         BX, DX
 	VFMADD231PS  (DX), Z2, K1, Z0
 	VFMADD231PS  64(DX), Z2, K2, Z1
@@ -7523,28 +7711,35 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    16(SP), DX
-	MOVQ    $-1, R8
-	BZHIQ   CX, R8, R8
+	MOVQ    40(SP), DX
+	MOVQ    $-1, DI
+	BZHIQ   CX, DI, DI
 	MOVQ    BX, CX
-	MOVQ    DX, R9
-	SHRQ    $0x10, R9
-	ANDQ    R8, R9
-	KMOVW   R9, K1
-	SHRQ    $0x10, R9
-	KMOVW   R9, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    DI, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
 	VMOVUPS Z0, K1, (CX)
 	VMOVUPS Z1, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 16(SP)
+	MOVQ    DX, 40(SP)
 
 stored:
-	ADDQ DI, BX
-
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 8(SP)
+	MOVQ 192(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 16(SP)
+	MOVQ 200(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 24(SP)
+	MOVQ 208(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -7552,12 +7747,18 @@ stored:
 
 // func sTileByRow2x32AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·sTileByRow2x32AVX512(SB), NOSPLIT, $32-8
+TEXT ·sTileByRow2x32AVX512(SB), NOSPLIT, $56-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
 	MOVQ    (AX), CX
 	MOVQ    CX, 8(SP)
+	MOVQ    24(AX), CX
+	MOVQ    CX, 16(SP)
+	MOVQ    48(AX), CX
+	MOVQ    CX, 24(SP)
+	MOVQ    152(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -7565,8 +7766,7 @@ TEXT ·sTileByRow2x32AVX512(SB), NOSPLIT, $32-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 16(SP)
-	MOVQ    48(AX), BX
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x02, SI
 	MOVQ    80(AX), DI
@@ -7576,7 +7776,8 @@ TEXT ·sTileByRow2x32AVX512(SB), NOSPLIT, $32-8
 
 tile:
 	MOVQ       8(SP), CX
-	MOVQ       24(AX), DX
+	MOVQ       16(SP), DX
+	MOVQ       24(SP), BX
 	VPXORD     Z0, Z0, Z0
 	VPXORD     Z1, Z1, Z1
 	VPXORD     Z2, Z2, Z2
@@ -7587,7 +7788,7 @@ tile:
 	ADDQ       R8, R9
 	PREFETCHT0 (R9)
 	PREFETCHT0 64(R9)
-	MOVQ       152(AX), R9
+	MOVQ       32(SP), R9
 	MOVQ       176(AX), R10
 	SHLQ       $0x02, R10
 	MOVQ       96(AX), R12
@@ -7596,7 +7797,7 @@ tile:
 	CMPQ       R11, R12
 	CMOVQGT    R12, R11
 	SUBQ       R11, R12
-	MOVQ       R12, 24(SP)
+	MOVQ       R12, 48(SP)
 	TESTQ      R11, R11
 	JZ         idle
 
@@ -7628,8 +7829,8 @@ loop:
 idle:
 	MOVQ         AX, R9
 	XORQ         R10, R10
-	MOVQ         24(SP), R11
-	MOVQ         $0x00000000, 24(SP)
+	MOVQ         48(SP), R11
+	MOVQ         $0x00000000, 48(SP)
 	TESTQ        R11, R11
 	JNZ          loop
 	MOVQ         96(AX), R11
@@ -7648,7 +7849,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 192(AX), Z4
+	VBROADCASTSS 216(AX), Z4
 	VMULPS       Z4, Z0, Z0
 	VMULPS       Z4, Z1, Z1
 	VMULPS       Z4, Z2, Z2
@@ -7673,7 +7874,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 196(AX), Z4
+	VBROADCASTSS 220(AX), Z4
 	MOVQ         BX, DX
 	VFMADD231PS  (DX), Z4, K1, Z0
 	VFMADD231PS  64(DX), Z4, K2, Z1
@@ -7694,39 +7895,45 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    16(SP), DX
+	MOVQ    40(SP), DX
 	MOVQ    $-1, R9
 	BZHIQ   CX, R9, R9
 	MOVQ    BX, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x10, R10
-	KMOVW   R10, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
 	VMOVUPS Z0, K1, (CX)
 	VMOVUPS Z1, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x10, R10
-	KMOVW   R10, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
 	VMOVUPS Z2, K1, (CX)
 	VMOVUPS Z3, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 16(SP)
+	MOVQ    DX, 40(SP)
 
 stored:
-	ADDQ R8, BX
-	ADDQ R8, BX
-
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 8(SP)
+	MOVQ 192(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 16(SP)
+	MOVQ 200(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 24(SP)
+	MOVQ 208(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -7734,12 +7941,18 @@ stored:
 
 // func sTileByRow3x32AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·sTileByRow3x32AVX512(SB), NOSPLIT, $32-8
+TEXT ·sTileByRow3x32AVX512(SB), NOSPLIT, $56-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
 	MOVQ    (AX), CX
 	MOVQ    CX, 8(SP)
+	MOVQ    24(AX), CX
+	MOVQ    CX, 16(SP)
+	MOVQ    48(AX), CX
+	MOVQ    CX, 24(SP)
+	MOVQ    152(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -7747,8 +7960,7 @@ TEXT ·sTileByRow3x32AVX512(SB), NOSPLIT, $32-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 16(SP)
-	MOVQ    48(AX), BX
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x02, SI
 	MOVQ    80(AX), DI
@@ -7758,7 +7970,8 @@ TEXT ·sTileByRow3x32AVX512(SB), NOSPLIT, $32-8
 
 tile:
 	MOVQ       8(SP), CX
-	MOVQ       24(AX), DX
+	MOVQ       16(SP), DX
+	MOVQ       24(SP), BX
 	VPXORD     Z0, Z0, Z0
 	VPXORD     Z1, Z1, Z1
 	VPXORD     Z2, Z2, Z2
@@ -7774,7 +7987,7 @@ tile:
 	ADDQ       R8, R9
 	PREFETCHT0 (R9)
 	PREFETCHT0 64(R9)
-	MOVQ       152(AX), R9
+	MOVQ       32(SP), R9
 	MOVQ       176(AX), R10
 	SHLQ       $0x02, R10
 	MOVQ       96(AX), R12
@@ -7783,7 +7996,7 @@ tile:
 	CMPQ       R11, R12
 	CMOVQGT    R12, R11
 	SUBQ       R11, R12
-	MOVQ       R12, 24(SP)
+	MOVQ       R12, 48(SP)
 	TESTQ      R11, R11
 	JZ         idle
 
@@ -7821,8 +8034,8 @@ loop:
 idle:
 	MOVQ         AX, R9
 	XORQ         R10, R10
-	MOVQ         24(SP), R11
-	MOVQ         $0x00000000, 24(SP)
+	MOVQ         48(SP), R11
+	MOVQ         $0x00000000, 48(SP)
 	TESTQ        R11, R11
 	JNZ          loop
 	MOVQ         96(AX), R11
@@ -7844,7 +8057,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 192(AX), Z6
+	VBROADCASTSS 216(AX), Z6
 	VMULPS       Z6, Z0, Z0
 	VMULPS       Z6, Z1, Z1
 	VMULPS       Z6, Z2, Z2
@@ -7874,7 +8087,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 196(AX), Z6
+	VBROADCASTSS 220(AX), Z6
 	MOVQ         BX, DX
 	VFMADD231PS  (DX), Z6, K1, Z0
 	VFMADD231PS  64(DX), Z6, K2, Z1
@@ -7901,50 +8114,55 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    16(SP), DX
+	MOVQ    40(SP), DX
 	MOVQ    $-1, R9
 	BZHIQ   CX, R9, R9
 	MOVQ    BX, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x10, R10
-	KMOVW   R10, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
 	VMOVUPS Z0, K1, (CX)
 	VMOVUPS Z1, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x10, R10
-	KMOVW   R10, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
 	VMOVUPS Z2, K1, (CX)
 	VMOVUPS Z3, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x10, R10
-	KMOVW   R10, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
 	VMOVUPS Z4, K1, (CX)
 	VMOVUPS Z5, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 16(SP)
+	MOVQ    DX, 40(SP)
 
 stored:
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 8(SP)
+	MOVQ 192(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 16(SP)
+	MOVQ 200(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 24(SP)
+	MOVQ 208(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -7952,12 +8170,18 @@ stored:
 
 // func sTileByRow4x32AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·sTileByRow4x32AVX512(SB), NOSPLIT, $32-8
+TEXT ·sTileByRow4x32AVX512(SB), NOSPLIT, $56-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
 	MOVQ    (AX), CX
 	MOVQ    CX, 8(SP)
+	MOVQ    24(AX), CX
+	MOVQ    CX, 16(SP)
+	MOVQ    48(AX), CX
+	MOVQ    CX, 24(SP)
+	MOVQ    152(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -7965,8 +8189,7 @@ TEXT ·sTileByRow4x32AVX512(SB), NOSPLIT, $32-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 16(SP)
-	MOVQ    48(AX), BX
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x02, SI
 	MOVQ    80(AX), DI
@@ -7977,7 +8200,8 @@ TEXT ·sTileByRow4x32AVX512(SB), NOSPLIT, $32-8
 
 tile:
 	MOVQ       8(SP), CX
-	MOVQ       24(AX), DX
+	MOVQ       16(SP), DX
+	MOVQ       24(SP), BX
 	VPXORD     Z0, Z0, Z0
 	VPXORD     Z1, Z1, Z1
 	VPXORD     Z2, Z2, Z2
@@ -7998,7 +8222,7 @@ tile:
 	ADDQ       R8, R10
 	PREFETCHT0 (R10)
 	PREFETCHT0 64(R10)
-	MOVQ       152(AX), R10
+	MOVQ       32(SP), R10
 	MOVQ       176(AX), R11
 	SHLQ       $0x02, R11
 	MOVQ       96(AX), R13
@@ -8007,7 +8231,7 @@ tile:
 	CMPQ       R12, R13
 	CMOVQGT    R13, R12
 	SUBQ       R12, R13
-	MOVQ       R13, 24(SP)
+	MOVQ       R13, 48(SP)
 	TESTQ      R12, R12
 	JZ         idle
 
@@ -8051,8 +8275,8 @@ loop:
 idle:
 	MOVQ         AX, R10
 	XORQ         R11, R11
-	MOVQ         24(SP), R12
-	MOVQ         $0x00000000, 24(SP)
+	MOVQ         48(SP), R12
+	MOVQ         $0x00000000, 48(SP)
 	TESTQ        R12, R12
 	JNZ          loop
 	MOVQ         96(AX), R12
@@ -8077,7 +8301,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 192(AX), Z8
+	VBROADCASTSS 216(AX), Z8
 	VMULPS       Z8, Z0, Z0
 	VMULPS       Z8, Z1, Z1
 	VMULPS       Z8, Z2, Z2
@@ -8112,7 +8336,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 196(AX), Z8
+	VBROADCASTSS 220(AX), Z8
 	MOVQ         BX, DX
 	VFMADD231PS  (DX), Z8, K1, Z0
 	VFMADD231PS  64(DX), Z8, K2, Z1
@@ -8145,61 +8369,65 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    16(SP), DX
+	MOVQ    40(SP), DX
 	MOVQ    $-1, R10
 	BZHIQ   CX, R10, R10
 	MOVQ    BX, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x10, R11
-	KMOVW   R11, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
 	VMOVUPS Z0, K1, (CX)
 	VMOVUPS Z1, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x10, R11
-	KMOVW   R11, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
 	VMOVUPS Z2, K1, (CX)
 	VMOVUPS Z3, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x10, R11
-	KMOVW   R11, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
 	VMOVUPS Z4, K1, (CX)
 	VMOVUPS Z5, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x10, R11
-	KMOVW   R11, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
 	VMOVUPS Z6, K1, (CX)
 	VMOVUPS Z7, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 16(SP)
+	MOVQ    DX, 40(SP)
 
 stored:
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 8(SP)
+	MOVQ 192(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 16(SP)
+	MOVQ 200(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 24(SP)
+	MOVQ 208(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -8207,12 +8435,18 @@ stored:
 
 // func sTileByRow5x32AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·sTileByRow5x32AVX512(SB), NOSPLIT, $32-8
+TEXT ·sTileByRow5x32AVX512(SB), NOSPLIT, $56-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
 	MOVQ    (AX), CX
 	MOVQ    CX, 8(SP)
+	MOVQ    24(AX), CX
+	MOVQ    CX, 16(SP)
+	MOVQ    48(AX), CX
+	MOVQ    CX, 24(SP)
+	MOVQ    152(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -8220,8 +8454,7 @@ TEXT ·sTileByRow5x32AVX512(SB), NOSPLIT, $32-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 16(SP)
-	MOVQ    48(AX), BX
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x02, SI
 	MOVQ    80(AX), DI
@@ -8232,7 +8465,8 @@ TEXT ·sTileByRow5x32AVX512(SB), NOSPLIT, $32-8
 
 tile:
 	MOVQ       8(SP), CX
-	MOVQ       24(AX), DX
+	MOVQ       16(SP), DX
+	MOVQ       24(SP), BX
 	VPXORD     Z0, Z0, Z0
 	VPXORD     Z1, Z1, Z1
 	VPXORD     Z2, Z2, Z2
@@ -8258,7 +8492,7 @@ tile:
 	ADDQ       R8, R10
 	PREFETCHT0 (R10)
 	PREFETCHT0 64(R10)
-	MOVQ       152(AX), R10
+	MOVQ       32(SP), R10
 	MOVQ       176(AX), R11
 	SHLQ       $0x02, R11
 	MOVQ       96(AX), R13
@@ -8267,7 +8501,7 @@ tile:
 	CMPQ       R12, R13
 	CMOVQGT    R13, R12
 	SUBQ       R12, R13
-	MOVQ       R13, 24(SP)
+	MOVQ       R13, 48(SP)
 	TESTQ      R12, R12
 	JZ         idle
 
@@ -8317,8 +8551,8 @@ loop:
 idle:
 	MOVQ         AX, R10
 	XORQ         R11, R11
-	MOVQ         24(SP), R12
-	MOVQ         $0x00000000, 24(SP)
+	MOVQ         48(SP), R12
+	MOVQ         $0x00000000, 48(SP)
 	TESTQ        R12, R12
 	JNZ          loop
 	MOVQ         96(AX), R12
@@ -8346,7 +8580,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 192(AX), Z10
+	VBROADCASTSS 216(AX), Z10
 	VMULPS       Z10, Z0, Z0
 	VMULPS       Z10, Z1, Z1
 	VMULPS       Z10, Z2, Z2
@@ -8386,7 +8620,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 196(AX), Z10
+	VBROADCASTSS 220(AX), Z10
 	MOVQ         BX, DX
 	VFMADD231PS  (DX), Z10, K1, Z0
 	VFMADD231PS  64(DX), Z10, K2, Z1
@@ -8425,72 +8659,75 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    16(SP), DX
+	MOVQ    40(SP), DX
 	MOVQ    $-1, R10
 	BZHIQ   CX, R10, R10
 	MOVQ    BX, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x10, R11
-	KMOVW   R11, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
 	VMOVUPS Z0, K1, (CX)
 	VMOVUPS Z1, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x10, R11
-	KMOVW   R11, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
 	VMOVUPS Z2, K1, (CX)
 	VMOVUPS Z3, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x10, R11
-	KMOVW   R11, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
 	VMOVUPS Z4, K1, (CX)
 	VMOVUPS Z5, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x10, R11
-	KMOVW   R11, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
 	VMOVUPS Z6, K1, (CX)
 	VMOVUPS Z7, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x10, R11
-	KMOVW   R11, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
 	VMOVUPS Z8, K1, (CX)
 	VMOVUPS Z9, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 16(SP)
+	MOVQ    DX, 40(SP)
 
 stored:
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 8(SP)
+	MOVQ 192(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 16(SP)
+	MOVQ 200(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 24(SP)
+	MOVQ 208(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -8498,12 +8735,18 @@ stored:
 
 // func sTileByRow6x32AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·sTileByRow6x32AVX512(SB), NOSPLIT, $32-8
+TEXT ·sTileByRow6x32AVX512(SB), NOSPLIT, $56-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
 	MOVQ    (AX), CX
 	MOVQ    CX, 8(SP)
+	MOVQ    24(AX), CX
+	MOVQ    CX, 16(SP)
+	MOVQ    48(AX), CX
+	MOVQ    CX, 24(SP)
+	MOVQ    152(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -8511,8 +8754,7 @@ TEXT ·sTileByRow6x32AVX512(SB), NOSPLIT, $32-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 16(SP)
-	MOVQ    48(AX), BX
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x02, SI
 	MOVQ    80(AX), DI
@@ -8523,7 +8765,8 @@ TEXT ·sTileByRow6x32AVX512(SB), NOSPLIT, $32-8
 
 tile:
 	MOVQ       8(SP), CX
-	MOVQ       24(AX), DX
+	MOVQ       16(SP), DX
+	MOVQ       24(SP), BX
 	LEAQ       (CX)(SI*4), R10
 	ADDQ       SI, R10
 	VPXORD     Z0, Z0, Z0
@@ -8556,7 +8799,7 @@ tile:
 	ADDQ       R8, R11
 	PREFETCHT0 (R11)
 	PREFETCHT0 64(R11)
-	MOVQ       152(AX), R11
+	MOVQ       32(SP), R11
 	MOVQ       176(AX), R12
 	SHLQ       $0x02, R12
 	MOVQ       96(AX), R14
@@ -8565,7 +8808,7 @@ tile:
 	CMPQ       R13, R14
 	CMOVQGT    R14, R13
 	SUBQ       R13, R14
-	MOVQ       R14, 24(SP)
+	MOVQ       R14, 48(SP)
 	TESTQ      R13, R13
 	JZ         idle
 
@@ -8622,8 +8865,8 @@ loop:
 idle:
 	MOVQ         AX, R11
 	XORQ         R12, R12
-	MOVQ         24(SP), R13
-	MOVQ         $0x00000000, 24(SP)
+	MOVQ         48(SP), R13
+	MOVQ         $0x00000000, 48(SP)
 	TESTQ        R13, R13
 	JNZ          loop
 	MOVQ         96(AX), R13
@@ -8654,7 +8897,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 192(AX), Z12
+	VBROADCASTSS 216(AX), Z12
 	VMULPS       Z12, Z0, Z0
 	VMULPS       Z12, Z1, Z1
 	VMULPS       Z12, Z2, Z2
@@ -8699,7 +8942,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 196(AX), Z12
+	VBROADCASTSS 220(AX), Z12
 	MOVQ         BX, DX
 	VFMADD231PS  (DX), Z12, K1, Z0
 	VFMADD231PS  64(DX), Z12, K2, Z1
@@ -8744,83 +8987,85 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    16(SP), DX
+	MOVQ    40(SP), DX
 	MOVQ    $-1, R10
 	BZHIQ   CX, R10, R10
 	MOVQ    BX, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x10, R11
-	KMOVW   R11, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
 	VMOVUPS Z0, K1, (CX)
 	VMOVUPS Z1, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x10, R11
-	KMOVW   R11, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
 	VMOVUPS Z2, K1, (CX)
 	VMOVUPS Z3, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x10, R11
-	KMOVW   R11, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
 	VMOVUPS Z4, K1, (CX)
 	VMOVUPS Z5, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x10, R11
-	KMOVW   R11, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
 	VMOVUPS Z6, K1, (CX)
 	VMOVUPS Z7, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x10, R11
-	KMOVW   R11, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
 	VMOVUPS Z8, K1, (CX)
 	VMOVUPS Z9, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x10, R11
-	KMOVW   R11, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
 	VMOVUPS Z10, K1, (CX)
 	VMOVUPS Z11, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 16(SP)
+	MOVQ    DX, 40(SP)
 
 stored:
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 8(SP)
+	MOVQ 192(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 16(SP)
+	MOVQ 200(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 24(SP)
+	MOVQ 208(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -8828,12 +9073,18 @@ stored:
 
 // func sTileByRow7x32AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·sTileByRow7x32AVX512(SB), NOSPLIT, $32-8
+TEXT ·sTileByRow7x32AVX512(SB), NOSPLIT, $56-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
 	MOVQ    (AX), CX
 	MOVQ    CX, 8(SP)
+	MOVQ    24(AX), CX
+	MOVQ    CX, 16(SP)
+	MOVQ    48(AX), CX
+	MOVQ    CX, 24(SP)
+	MOVQ    152(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -8841,8 +9092,7 @@ TEXT ·sTileByRow7x32AVX512(SB), NOSPLIT, $32-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 16(SP)
-	MOVQ    48(AX), BX
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x02, SI
 	MOVQ    80(AX), DI
@@ -8853,7 +9103,8 @@ TEXT ·sTileByRow7x32AVX512(SB), NOSPLIT, $32-8
 
 tile:
 	MOVQ       8(SP), CX
-	MOVQ       24(AX), DX
+	MOVQ       16(SP), DX
+	MOVQ       24(SP), BX
 	LEAQ       (CX)(SI*4), R10
 	ADDQ       SI, R10
 	VPXORD     Z0, Z0, Z0
@@ -8891,7 +9142,7 @@ tile:
 	ADDQ       R8, R11
 	PREFETCHT0 (R11)
 	PREFETCHT0 64(R11)
-	MOVQ       152(AX), R11
+	MOVQ       32(SP), R11
 	MOVQ       176(AX), R12
 	SHLQ       $0x02, R12
 	MOVQ       96(AX), R14
@@ -8900,7 +9151,7 @@ tile:
 	CMPQ       R13, R14
 	CMOVQGT    R14, R13
 	SUBQ       R13, R14
-	MOVQ       R14, 24(SP)
+	MOVQ       R14, 48(SP)
 	TESTQ      R13, R13
 	JZ         idle
 
@@ -8963,8 +9214,8 @@ loop:
 idle:
 	MOVQ         AX, R11
 	XORQ         R12, R12
-	MOVQ         24(SP), R13
-	MOVQ         $0x00000000, 24(SP)
+	MOVQ         48(SP), R13
+	MOVQ         $0x00000000, 48(SP)
 	TESTQ        R13, R13
 	JNZ          loop
 	MOVQ         96(AX), R13
@@ -8998,7 +9249,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 192(AX), Z14
+	VBROADCASTSS 216(AX), Z14
 	VMULPS       Z14, Z0, Z0
 	VMULPS       Z14, Z1, Z1
 	VMULPS       Z14, Z2, Z2
@@ -9048,7 +9299,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 196(AX), Z14
+	VBROADCASTSS 220(AX), Z14
 	MOVQ         BX, DX
 	VFMADD231PS  (DX), Z14, K1, Z0
 	VFMADD231PS  64(DX), Z14, K2, Z1
@@ -9099,94 +9350,95 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    16(SP), DX
+	MOVQ    40(SP), DX
 	MOVQ    $-1, R10
 	BZHIQ   CX, R10, R10
 	MOVQ    BX, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x10, R11
-	KMOVW   R11, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
 	VMOVUPS Z0, K1, (CX)
 	VMOVUPS Z1, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x10, R11
-	KMOVW   R11, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
 	VMOVUPS Z2, K1, (CX)
 	VMOVUPS Z3, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x10, R11
-	KMOVW   R11, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
 	VMOVUPS Z4, K1, (CX)
 	VMOVUPS Z5, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x10, R11
-	KMOVW   R11, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
 	VMOVUPS Z6, K1, (CX)
 	VMOVUPS Z7, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x10, R11
-	KMOVW   R11, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
 	VMOVUPS Z8, K1, (CX)
 	VMOVUPS Z9, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x10, R11
-	KMOVW   R11, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
 	VMOVUPS Z10, K1, (CX)
 	VMOVUPS Z11, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x10, R11
-	KMOVW   R11, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
 	VMOVUPS Z12, K1, (CX)
 	VMOVUPS Z13, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 16(SP)
+	MOVQ    DX, 40(SP)
 
 stored:
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 8(SP)
+	MOVQ 192(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 16(SP)
+	MOVQ 200(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 24(SP)
+	MOVQ 208(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -9194,12 +9446,18 @@ stored:
 
 // func sTileByRow8x32AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·sTileByRow8x32AVX512(SB), NOSPLIT, $32-8
+TEXT ·sTileByRow8x32AVX512(SB), NOSPLIT, $56-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
 	MOVQ    (AX), CX
 	MOVQ    CX, 8(SP)
+	MOVQ    24(AX), CX
+	MOVQ    CX, 16(SP)
+	MOVQ    48(AX), CX
+	MOVQ    CX, 24(SP)
+	MOVQ    152(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -9207,8 +9465,7 @@ TEXT ·sTileByRow8x32AVX512(SB), NOSPLIT, $32-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 16(SP)
-	MOVQ    48(AX), BX
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x02, SI
 	MOVQ    80(AX), DI
@@ -9219,7 +9476,8 @@ TEXT ·sTileByRow8x32AVX512(SB), NOSPLIT, $32-8
 
 tile:
 	MOVQ       8(SP), CX
-	MOVQ       24(AX), DX
+	MOVQ       16(SP), DX
+	MOVQ       24(SP), BX
 	LEAQ       (CX)(SI*4), R10
 	ADDQ       SI, R10
 	VPXORD     Z0, Z0, Z0
@@ -9262,7 +9520,7 @@ tile:
 	ADDQ       R8, R11
 	PREFETCHT0 (R11)
 	PREFETCHT0 64(R11)
-	MOVQ       152(AX), R11
+	MOVQ       32(SP), R11
 	MOVQ       176(AX), R12
 	SHLQ       $0x02, R12
 	MOVQ       96(AX), R14
@@ -9271,7 +9529,7 @@ tile:
 	CMPQ       R13, R14
 	CMOVQGT    R14, R13
 	SUBQ       R13, R14
-	MOVQ       R14, 24(SP)
+	MOVQ       R14, 48(SP)
 	TESTQ      R13, R13
 	JZ         idle
 
@@ -9340,8 +9598,8 @@ loop:
 idle:
 	MOVQ         AX, R11
 	XORQ         R12, R12
-	MOVQ         24(SP), R13
-	MOVQ         $0x00000000, 24(SP)
+	MOVQ         48(SP), R13
+	MOVQ         $0x00000000, 48(SP)
 	TESTQ        R13, R13
 	JNZ          loop
 	MOVQ         96(AX), R13
@@ -9378,7 +9636,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 192(AX), Z16
+	VBROADCASTSS 216(AX), Z16
 	VMULPS       Z16, Z0, Z0
 	VMULPS       Z16, Z1, Z1
 	VMULPS       Z16, Z2, Z2
@@ -9433,7 +9691,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 196(AX), Z16
+	VBROADCASTSS 220(AX), Z16
 	MOVQ         BX, DX
 	VFMADD231PS  (DX), Z16, K1, Z0
 	VFMADD231PS  64(DX), Z16, K2, Z1
@@ -9490,105 +9748,105 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    16(SP), DX
+	MOVQ    40(SP), DX
 	MOVQ    $-1, R10
 	BZHIQ   CX, R10, R10
 	MOVQ    BX, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x10, R11
-	KMOVW   R11, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
 	VMOVUPS Z0, K1, (CX)
 	VMOVUPS Z1, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x10, R11
-	KMOVW   R11, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
 	VMOVUPS Z2, K1, (CX)
 	VMOVUPS Z3, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x10, R11
-	KMOVW   R11, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
 	VMOVUPS Z4, K1, (CX)
 	VMOVUPS Z5, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x10, R11
-	KMOVW   R11, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
 	VMOVUPS Z6, K1, (CX)
 	VMOVUPS Z7, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x10, R11
-	KMOVW   R11, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
 	VMOVUPS Z8, K1, (CX)
 	VMOVUPS Z9, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x10, R11
-	KMOVW   R11, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
 	VMOVUPS Z10, K1, (CX)
 	VMOVUPS Z11, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x10, R11
-	KMOVW   R11, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
 	VMOVUPS Z12, K1, (CX)
 	VMOVUPS Z13, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x10, R11
-	KMOVW   R11, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
 	VMOVUPS Z14, K1, (CX)
 	VMOVUPS Z15, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 16(SP)
+	MOVQ    DX, 40(SP)
 
 stored:
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 8(SP)
+	MOVQ 192(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 16(SP)
+	MOVQ 200(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 24(SP)
+	MOVQ 208(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -9596,12 +9854,18 @@ stored:
 
 // func sTileByRow9x32AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·sTileByRow9x32AVX512(SB), NOSPLIT, $32-8
+TEXT ·sTileByRow9x32AVX512(SB), NOSPLIT, $56-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
 	MOVQ    (AX), CX
 	MOVQ    CX, 8(SP)
+	MOVQ    24(AX), CX
+	MOVQ    CX, 16(SP)
+	MOVQ    48(AX), CX
+	MOVQ    CX, 24(SP)
+	MOVQ    152(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -9609,8 +9873,7 @@ TEXT ·sTileByRow9x32AVX512(SB), NOSPLIT, $32-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 16(SP)
-	MOVQ    48(AX), BX
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x02, SI
 	MOVQ    80(AX), DI
@@ -9621,7 +9884,8 @@ TEXT ·sTileByRow9x32AVX512(SB), NOSPLIT, $32-8
 
 tile:
 	MOVQ       8(SP), CX
-	MOVQ       24(AX), DX
+	MOVQ       16(SP), DX
+	MOVQ       24(SP), BX
 	LEAQ       (CX)(SI*4), R10
 	ADDQ       SI, R10
 	VPXORD     Z0, Z0, Z0
@@ -9669,7 +9933,7 @@ tile:
 	ADDQ       R8, R11
 	PREFETCHT0 (R11)
 	PREFETCHT0 64(R11)
-	MOVQ       152(AX), R11
+	MOVQ       32(SP), R11
 	MOVQ       176(AX), R12
 	SHLQ       $0x02, R12
 	MOVQ       96(AX), R14
@@ -9678,7 +9942,7 @@ tile:
 	CMPQ       R13, R14
 	CMOVQGT    R14, R13
 	SUBQ       R13, R14
-	MOVQ       R14, 24(SP)
+	MOVQ       R14, 48(SP)
 	TESTQ      R13, R13
 	JZ         idle
 
@@ -9753,8 +10017,8 @@ loop:
 idle:
 	MOVQ         AX, R11
 	XORQ         R12, R12
-	MOVQ         24(SP), R13
-	MOVQ         $0x00000000, 24(SP)
+	MOVQ         48(SP), R13
+	MOVQ         $0x00000000, 48(SP)
 	TESTQ        R13, R13
 	JNZ          loop
 	MOVQ         96(AX), R13
@@ -9794,7 +10058,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 192(AX), Z18
+	VBROADCASTSS 216(AX), Z18
 	VMULPS       Z18, Z0, Z0
 	VMULPS       Z18, Z1, Z1
 	VMULPS       Z18, Z2, Z2
@@ -9854,7 +10118,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 196(AX), Z18
+	VBROADCASTSS 220(AX), Z18
 	MOVQ         BX, DX
 	VFMADD231PS  (DX), Z18, K1, Z0
 	VFMADD231PS  64(DX), Z18, K2, Z1
@@ -9917,116 +10181,115 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    16(SP), DX
+	MOVQ    40(SP), DX
 	MOVQ    $-1, R10
 	BZHIQ   CX, R10, R10
 	MOVQ    BX, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x10, R11
-	KMOVW   R11, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
 	VMOVUPS Z0, K1, (CX)
 	VMOVUPS Z1, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x10, R11
-	KMOVW   R11, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
 	VMOVUPS Z2, K1, (CX)
 	VMOVUPS Z3, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x10, R11
-	KMOVW   R11, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
 	VMOVUPS Z4, K1, (CX)
 	VMOVUPS Z5, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x10, R11
-	KMOVW   R11, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
 	VMOVUPS Z6, K1, (CX)
 	VMOVUPS Z7, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x10, R11
-	KMOVW   R11, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
 	VMOVUPS Z8, K1, (CX)
 	VMOVUPS Z9, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x10, R11
-	KMOVW   R11, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
 	VMOVUPS Z10, K1, (CX)
 	VMOVUPS Z11, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x10, R11
-	KMOVW   R11, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
 	VMOVUPS Z12, K1, (CX)
 	VMOVUPS Z13, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x10, R11
-	KMOVW   R11, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
 	VMOVUPS Z14, K1, (CX)
 	VMOVUPS Z15, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x10, R11
-	KMOVW   R11, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
 	VMOVUPS Z16, K1, (CX)
 	VMOVUPS Z17, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 16(SP)
+	MOVQ    DX, 40(SP)
 
 stored:
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 8(SP)
+	MOVQ 192(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 16(SP)
+	MOVQ 200(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 24(SP)
+	MOVQ 208(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -10034,12 +10297,18 @@ stored:
 
 // func sTileByRow10x32AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·sTileByRow10x32AVX512(SB), NOSPLIT, $32-8
+TEXT ·sTileByRow10x32AVX512(SB), NOSPLIT, $56-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
 	MOVQ    (AX), CX
 	MOVQ    CX, 8(SP)
+	MOVQ    24(AX), CX
+	MOVQ    CX, 16(SP)
+	MOVQ    48(AX), CX
+	MOVQ    CX, 24(SP)
+	MOVQ    152(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -10047,8 +10316,7 @@ TEXT ·sTileByRow10x32AVX512(SB), NOSPLIT, $32-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 16(SP)
-	MOVQ    48(AX), BX
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x02, SI
 	MOVQ    80(AX), DI
@@ -10059,7 +10327,8 @@ TEXT ·sTileByRow10x32AVX512(SB), NOSPLIT, $32-8
 
 tile:
 	MOVQ       8(SP), CX
-	MOVQ       24(AX), DX
+	MOVQ       16(SP), DX
+	MOVQ       24(SP), BX
 	LEAQ       (CX)(SI*4), R10
 	ADDQ       SI, R10
 	VPXORD     Z0, Z0, Z0
@@ -10112,7 +10381,7 @@ tile:
 	ADDQ       R8, R11
 	PREFETCHT0 (R11)
 	PREFETCHT0 64(R11)
-	MOVQ       152(AX), R11
+	MOVQ       32(SP), R11
 	MOVQ       176(AX), R12
 	SHLQ       $0x02, R12
 	MOVQ       96(AX), R14
@@ -10121,7 +10390,7 @@ tile:
 	CMPQ       R13, R14
 	CMOVQGT    R14, R13
 	SUBQ       R13, R14
-	MOVQ       R14, 24(SP)
+	MOVQ       R14, 48(SP)
 	TESTQ      R13, R13
 	JZ         idle
 
@@ -10202,8 +10471,8 @@ loop:
 idle:
 	MOVQ         AX, R11
 	XORQ         R12, R12
-	MOVQ         24(SP), R13
-	MOVQ         $0x00000000, 24(SP)
+	MOVQ         48(SP), R13
+	MOVQ         $0x00000000, 48(SP)
 	TESTQ        R13, R13
 	JNZ          loop
 	MOVQ         96(AX), R13
@@ -10246,7 +10515,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 192(AX), Z20
+	VBROADCASTSS 216(AX), Z20
 	VMULPS       Z20, Z0, Z0
 	VMULPS       Z20, Z1, Z1
 	VMULPS       Z20, Z2, Z2
@@ -10311,7 +10580,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 196(AX), Z20
+	VBROADCASTSS 220(AX), Z20
 	MOVQ         BX, DX
 	VFMADD231PS  (DX), Z20, K1, Z0
 	VFMADD231PS  64(DX), Z20, K2, Z1
@@ -10380,127 +10649,125 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    16(SP), DX
+	MOVQ    40(SP), DX
 	MOVQ    $-1, R10
 	BZHIQ   CX, R10, R10
 	MOVQ    BX, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x10, R11
-	KMOVW   R11, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
 	VMOVUPS Z0, K1, (CX)
 	VMOVUPS Z1, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x10, R11
-	KMOVW   R11, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
 	VMOVUPS Z2, K1, (CX)
 	VMOVUPS Z3, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x10, R11
-	KMOVW   R11, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
 	VMOVUPS Z4, K1, (CX)
 	VMOVUPS Z5, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x10, R11
-	KMOVW   R11, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
 	VMOVUPS Z6, K1, (CX)
 	VMOVUPS Z7, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x10, R11
-	KMOVW   R11, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
 	VMOVUPS Z8, K1, (CX)
 	VMOVUPS Z9, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x10, R11
-	KMOVW   R11, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
 	VMOVUPS Z10, K1, (CX)
 	VMOVUPS Z11, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x10, R11
-	KMOVW   R11, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
 	VMOVUPS Z12, K1, (CX)
 	VMOVUPS Z13, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x10, R11
-	KMOVW   R11, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
 	VMOVUPS Z14, K1, (CX)
 	VMOVUPS Z15, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x10, R11
-	KMOVW   R11, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
 	VMOVUPS Z16, K1, (CX)
 	VMOVUPS Z17, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x10, R11
-	KMOVW   R11, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
 	VMOVUPS Z18, K1, (CX)
 	VMOVUPS Z19, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 16(SP)
+	MOVQ    DX, 40(SP)
 
 stored:
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 8(SP)
+	MOVQ 192(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 16(SP)
+	MOVQ 200(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 24(SP)
+	MOVQ 208(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -10508,12 +10775,18 @@ stored:
 
 // func sTileByRow11x32AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·sTileByRow11x32AVX512(SB), NOSPLIT, $32-8
+TEXT ·sTileByRow11x32AVX512(SB), NOSPLIT, $56-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
 	MOVQ    (AX), CX
 	MOVQ    CX, 8(SP)
+	MOVQ    24(AX), CX
+	MOVQ    CX, 16(SP)
+	MOVQ    48(AX), CX
+	MOVQ    CX, 24(SP)
+	MOVQ    152(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -10521,8 +10794,7 @@ TEXT ·sTileByRow11x32AVX512(SB), NOSPLIT, $32-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 16(SP)
-	MOVQ    48(AX), BX
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x02, SI
 	MOVQ    80(AX), DI
@@ -10533,7 +10805,8 @@ TEXT ·sTileByRow11x32AVX512(SB), NOSPLIT, $32-8
 
 tile:
 	MOVQ       8(SP), CX
-	MOVQ       24(AX), DX
+	MOVQ       16(SP), DX
+	MOVQ       24(SP), BX
 	LEAQ       (CX)(SI*4), R10
 	ADDQ       SI, R10
 	LEAQ       (R10)(SI*4), R11
@@ -10593,7 +10866,7 @@ tile:
 	ADDQ       R8, R12
 	PREFETCHT0 (R12)
 	PREFETCHT0 64(R12)
-	MOVQ       152(AX), R12
+	MOVQ       32(SP), R12
 	MOVQ       176(AX), R13
 	SHLQ       $0x02, R13
 	MOVQ       96(AX), R15
@@ -10602,7 +10875,7 @@ tile:
 	CMPQ       R14, R15
 	CMOVQGT    R15, R14
 	SUBQ       R14, R15
-	MOVQ       R15, 24(SP)
+	MOVQ       R15, 48(SP)
 	TESTQ      R14, R14
 	JZ         idle
 
@@ -10690,8 +10963,8 @@ loop:
 idle:
 	MOVQ         AX, R12
 	XORQ         R13, R13
-	MOVQ         24(SP), R14
-	MOVQ         $0x00000000, 24(SP)
+	MOVQ         48(SP), R14
+	MOVQ         $0x00000000, 48(SP)
 	TESTQ        R14, R14
 	JNZ          loop
 	MOVQ         96(AX), R14
@@ -10737,7 +11010,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 192(AX), Z22
+	VBROADCASTSS 216(AX), Z22
 	VMULPS       Z22, Z0, Z0
 	VMULPS       Z22, Z1, Z1
 	VMULPS       Z22, Z2, Z2
@@ -10807,7 +11080,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 196(AX), Z22
+	VBROADCASTSS 220(AX), Z22
 	MOVQ         BX, DX
 	VFMADD231PS  (DX), Z22, K1, Z0
 	VFMADD231PS  64(DX), Z22, K2, Z1
@@ -10882,138 +11155,135 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    16(SP), DX
+	MOVQ    40(SP), DX
 	MOVQ    $-1, R10
 	BZHIQ   CX, R10, R10
 	MOVQ    BX, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x10, R11
-	KMOVW   R11, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
 	VMOVUPS Z0, K1, (CX)
 	VMOVUPS Z1, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x10, R11
-	KMOVW   R11, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
 	VMOVUPS Z2, K1, (CX)
 	VMOVUPS Z3, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x10, R11
-	KMOVW   R11, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
 	VMOVUPS Z4, K1, (CX)
 	VMOVUPS Z5, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x10, R11
-	KMOVW   R11, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
 	VMOVUPS Z6, K1, (CX)
 	VMOVUPS Z7, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x10, R11
-	KMOVW   R11, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
 	VMOVUPS Z8, K1, (CX)
 	VMOVUPS Z9, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x10, R11
-	KMOVW   R11, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
 	VMOVUPS Z10, K1, (CX)
 	VMOVUPS Z11, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x10, R11
-	KMOVW   R11, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
 	VMOVUPS Z12, K1, (CX)
 	VMOVUPS Z13, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x10, R11
-	KMOVW   R11, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
 	VMOVUPS Z14, K1, (CX)
 	VMOVUPS Z15, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x10, R11
-	KMOVW   R11, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
 	VMOVUPS Z16, K1, (CX)
 	VMOVUPS Z17, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x10, R11
-	KMOVW   R11, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
 	VMOVUPS Z18, K1, (CX)
 	VMOVUPS Z19, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x10, R11
-	KMOVW   R11, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
 	VMOVUPS Z20, K1, (CX)
 	VMOVUPS Z21, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 16(SP)
+	MOVQ    DX, 40(SP)
 
 stored:
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 8(SP)
+	MOVQ 192(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 16(SP)
+	MOVQ 200(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 24(SP)
+	MOVQ 208(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -11021,12 +11291,18 @@ stored:
 
 // func sTileByRow12x32AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·sTileByRow12x32AVX512(SB), NOSPLIT, $32-8
+TEXT ·sTileByRow12x32AVX512(SB), NOSPLIT, $56-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
 	MOVQ    (AX), CX
 	MOVQ    CX, 8(SP)
+	MOVQ    24(AX), CX
+	MOVQ    CX, 16(SP)
+	MOVQ    48(AX), CX
+	MOVQ    CX, 24(SP)
+	MOVQ    152(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -11034,8 +11310,7 @@ TEXT ·sTileByRow12x32AVX512(SB), NOSPLIT, $32-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 16(SP)
-	MOVQ    48(AX), BX
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x02, SI
 	MOVQ    80(AX), DI
@@ -11046,7 +11321,8 @@ TEXT ·sTileByRow12x32AVX512(SB), NOSPLIT, $32-8
 
 tile:
 	MOVQ       8(SP), CX
-	MOVQ       24(AX), DX
+	MOVQ       16(SP), DX
+	MOVQ       24(SP), BX
 	LEAQ       (CX)(SI*4), R10
 	ADDQ       SI, R10
 	LEAQ       (R10)(SI*4), R11
@@ -11111,7 +11387,7 @@ tile:
 	ADDQ       R8, R12
 	PREFETCHT0 (R12)
 	PREFETCHT0 64(R12)
-	MOVQ       152(AX), R12
+	MOVQ       32(SP), R12
 	MOVQ       176(AX), R13
 	SHLQ       $0x02, R13
 	MOVQ       96(AX), R15
@@ -11120,7 +11396,7 @@ tile:
 	CMPQ       R14, R15
 	CMOVQGT    R15, R14
 	SUBQ       R14, R15
-	MOVQ       R15, 24(SP)
+	MOVQ       R15, 48(SP)
 	TESTQ      R14, R14
 	JZ         idle
 
@@ -11214,8 +11490,8 @@ loop:
 idle:
 	MOVQ         AX, R12
 	XORQ         R13, R13
-	MOVQ         24(SP), R14
-	MOVQ         $0x00000000, 24(SP)
+	MOVQ         48(SP), R14
+	MOVQ         $0x00000000, 48(SP)
 	TESTQ        R14, R14
 	JNZ          loop
 	MOVQ         96(AX), R14
@@ -11264,7 +11540,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 192(AX), Z24
+	VBROADCASTSS 216(AX), Z24
 	VMULPS       Z24, Z0, Z0
 	VMULPS       Z24, Z1, Z1
 	VMULPS       Z24, Z2, Z2
@@ -11339,7 +11615,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 196(AX), Z24
+	VBROADCASTSS 220(AX), Z24
 	MOVQ         BX, DX
 	VFMADD231PS  (DX), Z24, K1, Z0
 	VFMADD231PS  64(DX), Z24, K2, Z1
@@ -11420,149 +11696,145 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    16(SP), DX
+	MOVQ    40(SP), DX
 	MOVQ    $-1, R10
 	BZHIQ   CX, R10, R10
 	MOVQ    BX, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x10, R11
-	KMOVW   R11, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
 	VMOVUPS Z0, K1, (CX)
 	VMOVUPS Z1, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x10, R11
-	KMOVW   R11, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
 	VMOVUPS Z2, K1, (CX)
 	VMOVUPS Z3, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x10, R11
-	KMOVW   R11, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
 	VMOVUPS Z4, K1, (CX)
 	VMOVUPS Z5, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x10, R11
-	KMOVW   R11, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
 	VMOVUPS Z6, K1, (CX)
 	VMOVUPS Z7, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x10, R11
-	KMOVW   R11, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
 	VMOVUPS Z8, K1, (CX)
 	VMOVUPS Z9, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x10, R11
-	KMOVW   R11, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
 	VMOVUPS Z10, K1, (CX)
 	VMOVUPS Z11, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x10, R11
-	KMOVW   R11, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
 	VMOVUPS Z12, K1, (CX)
 	VMOVUPS Z13, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x10, R11
-	KMOVW   R11, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
 	VMOVUPS Z14, K1, (CX)
 	VMOVUPS Z15, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x10, R11
-	KMOVW   R11, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
 	VMOVUPS Z16, K1, (CX)
 	VMOVUPS Z17, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x10, R11
-	KMOVW   R11, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
 	VMOVUPS Z18, K1, (CX)
 	VMOVUPS Z19, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x10, R11
-	KMOVW   R11, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
 	VMOVUPS Z20, K1, (CX)
 	VMOVUPS Z21, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x10, R11
-	KMOVW   R11, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
 	VMOVUPS Z22, K1, (CX)
 	VMOVUPS Z23, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 16(SP)
+	MOVQ    DX, 40(SP)
 
 stored:
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 8(SP)
+	MOVQ 192(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 16(SP)
+	MOVQ 200(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 24(SP)
+	MOVQ 208(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -11570,12 +11842,18 @@ stored:
 
 // func sTileByRow13x32AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·sTileByRow13x32AVX512(SB), NOSPLIT, $32-8
+TEXT ·sTileByRow13x32AVX512(SB), NOSPLIT, $56-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
 	MOVQ    (AX), CX
 	MOVQ    CX, 8(SP)
+	MOVQ    24(AX), CX
+	MOVQ    CX, 16(SP)
+	MOVQ    48(AX), CX
+	MOVQ    CX, 24(SP)
+	MOVQ    152(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -11583,8 +11861,7 @@ TEXT ·sTileByRow13x32AVX512(SB), NOSPLIT, $32-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 16(SP)
-	MOVQ    48(AX), BX
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x02, SI
 	MOVQ    80(AX), DI
@@ -11595,7 +11872,8 @@ TEXT ·sTileByRow13x32AVX512(SB), NOSPLIT, $32-8
 
 tile:
 	MOVQ       8(SP), CX
-	MOVQ       24(AX), DX
+	MOVQ       16(SP), DX
+	MOVQ       24(SP), BX
 	LEAQ       (CX)(SI*4), R10
 	ADDQ       SI, R10
 	LEAQ       (R10)(SI*4), R11
@@ -11665,7 +11943,7 @@ tile:
 	ADDQ       R8, R12
 	PREFETCHT0 (R12)
 	PREFETCHT0 64(R12)
-	MOVQ       152(AX), R12
+	MOVQ       32(SP), R12
 	MOVQ       176(AX), R13
 	SHLQ       $0x02, R13
 	MOVQ       96(AX), R15
@@ -11674,7 +11952,7 @@ tile:
 	CMPQ       R14, R15
 	CMOVQGT    R15, R14
 	SUBQ       R14, R15
-	MOVQ       R15, 24(SP)
+	MOVQ       R15, 48(SP)
 	TESTQ      R14, R14
 	JZ         idle
 
@@ -11774,8 +12052,8 @@ loop:
 idle:
 	MOVQ         AX, R12
 	XORQ         R13, R13
-	MOVQ         24(SP), R14
-	MOVQ         $0x00000000, 24(SP)
+	MOVQ         48(SP), R14
+	MOVQ         $0x00000000, 48(SP)
 	TESTQ        R14, R14
 	JNZ          loop
 	MOVQ         96(AX), R14
@@ -11827,7 +12105,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 192(AX), Z26
+	VBROADCASTSS 216(AX), Z26
 	VMULPS       Z26, Z0, Z0
 	VMULPS       Z26, Z1, Z1
 	VMULPS       Z26, Z2, Z2
@@ -11907,7 +12185,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 196(AX), Z26
+	VBROADCASTSS 220(AX), Z26
 	MOVQ         BX, DX
 	VFMADD231PS  (DX), Z26, K1, Z0
 	VFMADD231PS  64(DX), Z26, K2, Z1
@@ -11994,160 +12272,155 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    16(SP), DX
+	MOVQ    40(SP), DX
 	MOVQ    $-1, R10
 	BZHIQ   CX, R10, R10
 	MOVQ    BX, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x10, R11
-	KMOVW   R11, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
 	VMOVUPS Z0, K1, (CX)
 	VMOVUPS Z1, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x10, R11
-	KMOVW   R11, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
 	VMOVUPS Z2, K1, (CX)
 	VMOVUPS Z3, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x10, R11
-	KMOVW   R11, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
 	VMOVUPS Z4, K1, (CX)
 	VMOVUPS Z5, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x10, R11
-	KMOVW   R11, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
 	VMOVUPS Z6, K1, (CX)
 	VMOVUPS Z7, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x10, R11
-	KMOVW   R11, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
 	VMOVUPS Z8, K1, (CX)
 	VMOVUPS Z9, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x10, R11
-	KMOVW   R11, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
 	VMOVUPS Z10, K1, (CX)
 	VMOVUPS Z11, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x10, R11
-	KMOVW   R11, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
 	VMOVUPS Z12, K1, (CX)
 	VMOVUPS Z13, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x10, R11
-	KMOVW   R11, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
 	VMOVUPS Z14, K1, (CX)
 	VMOVUPS Z15, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x10, R11
-	KMOVW   R11, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
 	VMOVUPS Z16, K1, (CX)
 	VMOVUPS Z17, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x10, R11
-	KMOVW   R11, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
 	VMOVUPS Z18, K1, (CX)
 	VMOVUPS Z19, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x10, R11
-	KMOVW   R11, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
 	VMOVUPS Z20, K1, (CX)
 	VMOVUPS Z21, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x10, R11
-	KMOVW   R11, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
 	VMOVUPS Z22, K1, (CX)
 	VMOVUPS Z23, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x10, R11
-	KMOVW   R11, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
 	VMOVUPS Z24, K1, (CX)
 	VMOVUPS Z25, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 16(SP)
+	MOVQ    DX, 40(SP)
 
 stored:
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 8(SP)
+	MOVQ 192(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 16(SP)
+	MOVQ 200(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 24(SP)
+	MOVQ 208(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -12155,12 +12428,18 @@ stored:
 
 // func sTileByRow14x32AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·sTileByRow14x32AVX512(SB), NOSPLIT, $32-8
+TEXT ·sTileByRow14x32AVX512(SB), NOSPLIT, $56-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
 	MOVQ    (AX), CX
 	MOVQ    CX, 8(SP)
+	MOVQ    24(AX), CX
+	MOVQ    CX, 16(SP)
+	MOVQ    48(AX), CX
+	MOVQ    CX, 24(SP)
+	MOVQ    152(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -12168,8 +12447,7 @@ TEXT ·sTileByRow14x32AVX512(SB), NOSPLIT, $32-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 16(SP)
-	MOVQ    48(AX), BX
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x02, SI
 	MOVQ    80(AX), DI
@@ -12180,7 +12458,8 @@ TEXT ·sTileByRow14x32AVX512(SB), NOSPLIT, $32-8
 
 tile:
 	MOVQ       8(SP), CX
-	MOVQ       24(AX), DX
+	MOVQ       16(SP), DX
+	MOVQ       24(SP), BX
 	LEAQ       (CX)(SI*4), R10
 	ADDQ       SI, R10
 	LEAQ       (R10)(SI*4), R11
@@ -12255,7 +12534,7 @@ tile:
 	ADDQ       R8, R12
 	PREFETCHT0 (R12)
 	PREFETCHT0 64(R12)
-	MOVQ       152(AX), R12
+	MOVQ       32(SP), R12
 	MOVQ       176(AX), R13
 	SHLQ       $0x02, R13
 	MOVQ       96(AX), R15
@@ -12264,7 +12543,7 @@ tile:
 	CMPQ       R14, R15
 	CMOVQGT    R15, R14
 	SUBQ       R14, R15
-	MOVQ       R15, 24(SP)
+	MOVQ       R15, 48(SP)
 	TESTQ      R14, R14
 	JZ         idle
 
@@ -12370,8 +12649,8 @@ loop:
 idle:
 	MOVQ         AX, R12
 	XORQ         R13, R13
-	MOVQ         24(SP), R14
-	MOVQ         $0x00000000, 24(SP)
+	MOVQ         48(SP), R14
+	MOVQ         $0x00000000, 48(SP)
 	TESTQ        R14, R14
 	JNZ          loop
 	MOVQ         96(AX), R14
@@ -12426,7 +12705,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 192(AX), Z28
+	VBROADCASTSS 216(AX), Z28
 	VMULPS       Z28, Z0, Z0
 	VMULPS       Z28, Z1, Z1
 	VMULPS       Z28, Z2, Z2
@@ -12511,7 +12790,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 196(AX), Z28
+	VBROADCASTSS 220(AX), Z28
 	MOVQ         BX, DX
 	VFMADD231PS  (DX), Z28, K1, Z0
 	VFMADD231PS  64(DX), Z28, K2, Z1
@@ -12604,171 +12883,165 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    16(SP), DX
+	MOVQ    40(SP), DX
 	MOVQ    $-1, R10
 	BZHIQ   CX, R10, R10
 	MOVQ    BX, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x10, R11
-	KMOVW   R11, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
 	VMOVUPS Z0, K1, (CX)
 	VMOVUPS Z1, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x10, R11
-	KMOVW   R11, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
 	VMOVUPS Z2, K1, (CX)
 	VMOVUPS Z3, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x10, R11
-	KMOVW   R11, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
 	VMOVUPS Z4, K1, (CX)
 	VMOVUPS Z5, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x10, R11
-	KMOVW   R11, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
 	VMOVUPS Z6, K1, (CX)
 	VMOVUPS Z7, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x10, R11
-	KMOVW   R11, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
 	VMOVUPS Z8, K1, (CX)
 	VMOVUPS Z9, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x10, R11
-	KMOVW   R11, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
 	VMOVUPS Z10, K1, (CX)
 	VMOVUPS Z11, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x10, R11
-	KMOVW   R11, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
 	VMOVUPS Z12, K1, (CX)
 	VMOVUPS Z13, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x10, R11
-	KMOVW   R11, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
 	VMOVUPS Z14, K1, (CX)
 	VMOVUPS Z15, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x10, R11
-	KMOVW   R11, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
 	VMOVUPS Z16, K1, (CX)
 	VMOVUPS Z17, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x10, R11
-	KMOVW   R11, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
 	VMOVUPS Z18, K1, (CX)
 	VMOVUPS Z19, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x10, R11
-	KMOVW   R11, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
 	VMOVUPS Z20, K1, (CX)
 	VMOVUPS Z21, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x10, R11
-	KMOVW   R11, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
 	VMOVUPS Z22, K1, (CX)
 	VMOVUPS Z23, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x10, R11
-	KMOVW   R11, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
 	VMOVUPS Z24, K1, (CX)
 	VMOVUPS Z25, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x10, R11
-	KMOVW   R11, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
 	VMOVUPS Z26, K1, (CX)
 	VMOVUPS Z27, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 16(SP)
+	MOVQ    DX, 40(SP)
 
 stored:
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 8(SP)
+	MOVQ 192(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 16(SP)
+	MOVQ 200(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 24(SP)
+	MOVQ 208(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -12776,12 +13049,18 @@ stored:
 
 // func sTileByCol1x32AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·sTileByCol1x32AVX512(SB), NOSPLIT, $32-8
+TEXT ·sTileByCol1x32AVX512(SB), NOSPLIT, $56-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
 	MOVQ    (AX), CX
 	MOVQ    CX, 8(SP)
+	MOVQ    24(AX), CX
+	MOVQ    CX, 16(SP)
+	MOVQ    48(AX), CX
+	MOVQ    CX, 24(SP)
+	MOVQ    152(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -12789,38 +13068,38 @@ TEXT ·sTileByCol1x32AVX512(SB), NOSPLIT, $32-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 16(SP)
-	MOVQ    48(AX), BX
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x02, SI
 	MOVQ    80(AX), DI
 	SHLQ    $0x02, DI
-	MOVQ    88(AX), R8
-	SHLQ    $0x02, R8
+	MOVQ    88(AX), CX
+	SHLQ    $0x02, CX
 
 tile:
 	MOVQ       8(SP), CX
-	MOVQ       24(AX), DX
+	MOVQ       16(SP), DX
+	MOVQ       24(SP), BX
 	VPXORD     Z0, Z0, Z0
 	VPXORD     Z1, Z1, Z1
-	MOVQ       BX, R9
-	PREFETCHT0 (R9)
-	PREFETCHT0 64(R9)
-	MOVQ       152(AX), R9
-	MOVQ       176(AX), R10
-	SHLQ       $0x02, R10
-	MOVQ       96(AX), R12
-	SHRQ       $0x01, R12
-	MOVQ       184(AX), R11
-	CMPQ       R11, R12
-	CMOVQGT    R12, R11
-	SUBQ       R11, R12
-	MOVQ       R12, 24(SP)
-	TESTQ      R11, R11
+	MOVQ       BX, R8
+	PREFETCHT0 (R8)
+	PREFETCHT0 64(R8)
+	MOVQ       32(SP), R8
+	MOVQ       176(AX), R9
+	SHLQ       $0x02, R9
+	MOVQ       96(AX), R11
+	SHRQ       $0x01, R11
+	MOVQ       184(AX), R10
+	CMPQ       R10, R11
+	CMOVQGT    R11, R10
+	SUBQ       R10, R11
+	MOVQ       R11, 48(SP)
+	TESTQ      R10, R10
 	JZ         idle
 
 loop:
-	PREFETCHT1   (R9)
+	PREFETCHT1   (R8)
 	VMOVUPS      (DX), Z2
 	VMOVUPS      64(DX), Z3
 	VBROADCASTSS (CX), Z4
@@ -12833,20 +13112,20 @@ loop:
 	VFMADD231PS  Z4, Z3, Z1
 	LEAQ         (DX)(DI*2), DX
 	LEAQ         (CX)(SI*2), CX
-	ADDQ         R10, R9
-	DECQ         R11
+	ADDQ         R9, R8
+	DECQ         R10
 	JNZ          loop
 
 	// the rounds that fetch nothing touch the argument block
 idle:
-	MOVQ         AX, R9
-	XORQ         R10, R10
-	MOVQ         24(SP), R11
-	MOVQ         $0x00000000, 24(SP)
-	TESTQ        R11, R11
+	MOVQ         AX, R8
+	XORQ         R9, R9
+	MOVQ         48(SP), R10
+	MOVQ         $0x00000000, 48(SP)
+	TESTQ        R10, R10
 	JNZ          loop
-	MOVQ         96(AX), R11
-	TESTQ        $0x00000001, R11
+	MOVQ         96(AX), R10
+	TESTQ        $0x00000001, R10
 	JZ           done
 	VMOVUPS      (DX), Z2
 	VMOVUPS      64(DX), Z3
@@ -12858,17 +13137,17 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 192(AX), Z2
+	VBROADCASTSS 216(AX), Z2
 	VMULPS       Z2, Z0, Z0
 	VMULPS       Z2, Z1, Z1
 
 scaled:
 	MOVQ   120(AX), DX
-	MOVQ   $-1, R9
-	BZHIQ  DX, R9, R9
-	KMOVW  R9, K1
-	SHRQ   $0x10, R9
-	KMOVW  R9, K2
+	MOVQ   $-1, R8
+	BZHIQ  DX, R8, R8
+	KMOVW  R8, K1
+	SHRQ   $0x10, R8
+	KMOVW  R8, K2
 	TESTQ  $0x00000002, CX
 	JZ     maskedadd
 	MOVQ   BX, DX
@@ -12878,7 +13157,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 196(AX), Z2
+	VBROADCASTSS 220(AX), Z2
 	MOVQ         BX, DX
 	VFMADD231PS  (DX), Z2, K1, Z0
 	VFMADD231PS  64(DX), Z2, K2, Z1
@@ -12893,28 +13172,35 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    16(SP), DX
-	MOVQ    $-1, R9
-	BZHIQ   CX, R9, R9
+	MOVQ    40(SP), DX
+	MOVQ    $-1, R8
+	BZHIQ   CX, R8, R8
 	MOVQ    BX, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x10, R10
-	KMOVW   R10, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R8, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
 	VMOVUPS Z0, K1, (CX)
 	VMOVUPS Z1, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 16(SP)
+	MOVQ    DX, 40(SP)
 
 stored:
-	ADDQ R8, BX
-
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 8(SP)
+	MOVQ 192(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 16(SP)
+	MOVQ 200(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 24(SP)
+	MOVQ 208(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -12922,12 +13208,18 @@ stored:
 
 // func sTileByCol2x32AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·sTileByCol2x32AVX512(SB), NOSPLIT, $32-8
+TEXT ·sTileByCol2x32AVX512(SB), NOSPLIT, $56-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
 	MOVQ    (AX), CX
 	MOVQ    CX, 8(SP)
+	MOVQ    24(AX), CX
+	MOVQ    CX, 16(SP)
+	MOVQ    48(AX), CX
+	MOVQ    CX, 24(SP)
+	MOVQ    152(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -12935,8 +13227,7 @@ TEXT ·sTileByCol2x32AVX512(SB), NOSPLIT, $32-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 16(SP)
-	MOVQ    48(AX), BX
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x02, SI
 	MOVQ    80(AX), DI
@@ -12946,7 +13237,8 @@ TEXT ·sTileByCol2x32AVX512(SB), NOSPLIT, $32-8
 
 tile:
 	MOVQ       8(SP), CX
-	MOVQ       24(AX), DX
+	MOVQ       16(SP), DX
+	MOVQ       24(SP), BX
 	VPXORD     Z0, Z0, Z0
 	VPXORD     Z1, Z1, Z1
 	VPXORD     Z2, Z2, Z2
@@ -12957,7 +13249,7 @@ tile:
 	ADDQ       R8, R9
 	PREFETCHT0 (R9)
 	PREFETCHT0 64(R9)
-	MOVQ       152(AX), R9
+	MOVQ       32(SP), R9
 	MOVQ       176(AX), R10
 	SHLQ       $0x02, R10
 	MOVQ       96(AX), R12
@@ -12966,7 +13258,7 @@ tile:
 	CMPQ       R11, R12
 	CMOVQGT    R12, R11
 	SUBQ       R11, R12
-	MOVQ       R12, 24(SP)
+	MOVQ       R12, 48(SP)
 	TESTQ      R11, R11
 	JZ         idle
 
@@ -12998,8 +13290,8 @@ loop:
 idle:
 	MOVQ         AX, R9
 	XORQ         R10, R10
-	MOVQ         24(SP), R11
-	MOVQ         $0x00000000, 24(SP)
+	MOVQ         48(SP), R11
+	MOVQ         $0x00000000, 48(SP)
 	TESTQ        R11, R11
 	JNZ          loop
 	MOVQ         96(AX), R11
@@ -13018,7 +13310,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 192(AX), Z4
+	VBROADCASTSS 216(AX), Z4
 	VMULPS       Z4, Z0, Z0
 	VMULPS       Z4, Z1, Z1
 	VMULPS       Z4, Z2, Z2
@@ -13043,7 +13335,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 196(AX), Z4
+	VBROADCASTSS 220(AX), Z4
 	MOVQ         BX, DX
 	VFMADD231PS  (DX), Z4, K1, Z0
 	VFMADD231PS  64(DX), Z4, K2, Z1
@@ -13064,39 +13356,45 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    16(SP), DX
+	MOVQ    40(SP), DX
 	MOVQ    $-1, R9
 	BZHIQ   CX, R9, R9
 	MOVQ    BX, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x10, R10
-	KMOVW   R10, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
 	VMOVUPS Z0, K1, (CX)
 	VMOVUPS Z1, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x10, R10
-	KMOVW   R10, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
 	VMOVUPS Z2, K1, (CX)
 	VMOVUPS Z3, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 16(SP)
+	MOVQ    DX, 40(SP)
 
 stored:
-	ADDQ R8, BX
-	ADDQ R8, BX
-
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 8(SP)
+	MOVQ 192(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 16(SP)
+	MOVQ 200(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 24(SP)
+	MOVQ 208(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -13104,12 +13402,18 @@ stored:
 
 // func sTileByCol3x32AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·sTileByCol3x32AVX512(SB), NOSPLIT, $32-8
+TEXT ·sTileByCol3x32AVX512(SB), NOSPLIT, $56-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
 	MOVQ    (AX), CX
 	MOVQ    CX, 8(SP)
+	MOVQ    24(AX), CX
+	MOVQ    CX, 16(SP)
+	MOVQ    48(AX), CX
+	MOVQ    CX, 24(SP)
+	MOVQ    152(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -13117,8 +13421,7 @@ TEXT ·sTileByCol3x32AVX512(SB), NOSPLIT, $32-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 16(SP)
-	MOVQ    48(AX), BX
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x02, SI
 	MOVQ    80(AX), DI
@@ -13128,7 +13431,8 @@ TEXT ·sTileByCol3x32AVX512(SB), NOSPLIT, $32-8
 
 tile:
 	MOVQ       8(SP), CX
-	MOVQ       24(AX), DX
+	MOVQ       16(SP), DX
+	MOVQ       24(SP), BX
 	VPXORD     Z0, Z0, Z0
 	VPXORD     Z1, Z1, Z1
 	VPXORD     Z2, Z2, Z2
@@ -13144,7 +13448,7 @@ tile:
 	ADDQ       R8, R9
 	PREFETCHT0 (R9)
 	PREFETCHT0 64(R9)
-	MOVQ       152(AX), R9
+	MOVQ       32(SP), R9
 	MOVQ       176(AX), R10
 	SHLQ       $0x02, R10
 	MOVQ       96(AX), R12
@@ -13153,7 +13457,7 @@ tile:
 	CMPQ       R11, R12
 	CMOVQGT    R12, R11
 	SUBQ       R11, R12
-	MOVQ       R12, 24(SP)
+	MOVQ       R12, 48(SP)
 	TESTQ      R11, R11
 	JZ         idle
 
@@ -13191,8 +13495,8 @@ loop:
 idle:
 	MOVQ         AX, R9
 	XORQ         R10, R10
-	MOVQ         24(SP), R11
-	MOVQ         $0x00000000, 24(SP)
+	MOVQ         48(SP), R11
+	MOVQ         $0x00000000, 48(SP)
 	TESTQ        R11, R11
 	JNZ          loop
 	MOVQ         96(AX), R11
@@ -13214,7 +13518,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 192(AX), Z6
+	VBROADCASTSS 216(AX), Z6
 	VMULPS       Z6, Z0, Z0
 	VMULPS       Z6, Z1, Z1
 	VMULPS       Z6, Z2, Z2
@@ -13244,7 +13548,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 196(AX), Z6
+	VBROADCASTSS 220(AX), Z6
 	MOVQ         BX, DX
 	VFMADD231PS  (DX), Z6, K1, Z0
 	VFMADD231PS  64(DX), Z6, K2, Z1
@@ -13271,50 +13575,55 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    16(SP), DX
+	MOVQ    40(SP), DX
 	MOVQ    $-1, R9
 	BZHIQ   CX, R9, R9
 	MOVQ    BX, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x10, R10
-	KMOVW   R10, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
 	VMOVUPS Z0, K1, (CX)
 	VMOVUPS Z1, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x10, R10
-	KMOVW   R10, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
 	VMOVUPS Z2, K1, (CX)
 	VMOVUPS Z3, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x10, R10
-	KMOVW   R10, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
 	VMOVUPS Z4, K1, (CX)
 	VMOVUPS Z5, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 16(SP)
+	MOVQ    DX, 40(SP)
 
 stored:
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 8(SP)
+	MOVQ 192(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 16(SP)
+	MOVQ 200(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 24(SP)
+	MOVQ 208(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -13322,12 +13631,18 @@ stored:
 
 // func sTileByCol4x32AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·sTileByCol4x32AVX512(SB), NOSPLIT, $32-8
+TEXT ·sTileByCol4x32AVX512(SB), NOSPLIT, $56-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
 	MOVQ    (AX), CX
 	MOVQ    CX, 8(SP)
+	MOVQ    24(AX), CX
+	MOVQ    CX, 16(SP)
+	MOVQ    48(AX), CX
+	MOVQ    CX, 24(SP)
+	MOVQ    152(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -13335,8 +13650,7 @@ TEXT ·sTileByCol4x32AVX512(SB), NOSPLIT, $32-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 16(SP)
-	MOVQ    48(AX), BX
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x02, SI
 	MOVQ    80(AX), DI
@@ -13346,7 +13660,8 @@ TEXT ·sTileByCol4x32AVX512(SB), NOSPLIT, $32-8
 
 tile:
 	MOVQ       8(SP), CX
-	MOVQ       24(AX), DX
+	MOVQ       16(SP), DX
+	MOVQ       24(SP), BX
 	VPXORD     Z0, Z0, Z0
 	VPXORD     Z1, Z1, Z1
 	VPXORD     Z2, Z2, Z2
@@ -13367,7 +13682,7 @@ tile:
 	ADDQ       R8, R9
 	PREFETCHT0 (R9)
 	PREFETCHT0 64(R9)
-	MOVQ       152(AX), R9
+	MOVQ       32(SP), R9
 	MOVQ       176(AX), R10
 	SHLQ       $0x02, R10
 	MOVQ       96(AX), R12
@@ -13376,7 +13691,7 @@ tile:
 	CMPQ       R11, R12
 	CMOVQGT    R12, R11
 	SUBQ       R11, R12
-	MOVQ       R12, 24(SP)
+	MOVQ       R12, 48(SP)
 	TESTQ      R11, R11
 	JZ         idle
 
@@ -13420,8 +13735,8 @@ loop:
 idle:
 	MOVQ         AX, R9
 	XORQ         R10, R10
-	MOVQ         24(SP), R11
-	MOVQ         $0x00000000, 24(SP)
+	MOVQ         48(SP), R11
+	MOVQ         $0x00000000, 48(SP)
 	TESTQ        R11, R11
 	JNZ          loop
 	MOVQ         96(AX), R11
@@ -13446,7 +13761,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 192(AX), Z8
+	VBROADCASTSS 216(AX), Z8
 	VMULPS       Z8, Z0, Z0
 	VMULPS       Z8, Z1, Z1
 	VMULPS       Z8, Z2, Z2
@@ -13481,7 +13796,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 196(AX), Z8
+	VBROADCASTSS 220(AX), Z8
 	MOVQ         BX, DX
 	VFMADD231PS  (DX), Z8, K1, Z0
 	VFMADD231PS  64(DX), Z8, K2, Z1
@@ -13514,61 +13829,65 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    16(SP), DX
+	MOVQ    40(SP), DX
 	MOVQ    $-1, R9
 	BZHIQ   CX, R9, R9
 	MOVQ    BX, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x10, R10
-	KMOVW   R10, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
 	VMOVUPS Z0, K1, (CX)
 	VMOVUPS Z1, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x10, R10
-	KMOVW   R10, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
 	VMOVUPS Z2, K1, (CX)
 	VMOVUPS Z3, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x10, R10
-	KMOVW   R10, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
 	VMOVUPS Z4, K1, (CX)
 	VMOVUPS Z5, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x10, R10
-	KMOVW   R10, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
 	VMOVUPS Z6, K1, (CX)
 	VMOVUPS Z7, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 16(SP)
+	MOVQ    DX, 40(SP)
 
 stored:
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 8(SP)
+	MOVQ 192(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 16(SP)
+	MOVQ 200(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 24(SP)
+	MOVQ 208(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -13576,12 +13895,18 @@ stored:
 
 // func sTileByCol5x32AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·sTileByCol5x32AVX512(SB), NOSPLIT, $32-8
+TEXT ·sTileByCol5x32AVX512(SB), NOSPLIT, $56-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
 	MOVQ    (AX), CX
 	MOVQ    CX, 8(SP)
+	MOVQ    24(AX), CX
+	MOVQ    CX, 16(SP)
+	MOVQ    48(AX), CX
+	MOVQ    CX, 24(SP)
+	MOVQ    152(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -13589,8 +13914,7 @@ TEXT ·sTileByCol5x32AVX512(SB), NOSPLIT, $32-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 16(SP)
-	MOVQ    48(AX), BX
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x02, SI
 	MOVQ    80(AX), DI
@@ -13600,7 +13924,8 @@ TEXT ·sTileByCol5x32AVX512(SB), NOSPLIT, $32-8
 
 tile:
 	MOVQ       8(SP), CX
-	MOVQ       24(AX), DX
+	MOVQ       16(SP), DX
+	MOVQ       24(SP), BX
 	VPXORD     Z0, Z0, Z0
 	VPXORD     Z1, Z1, Z1
 	VPXORD     Z2, Z2, Z2
@@ -13626,7 +13951,7 @@ tile:
 	ADDQ       R8, R9
 	PREFETCHT0 (R9)
 	PREFETCHT0 64(R9)
-	MOVQ       152(AX), R9
+	MOVQ       32(SP), R9
 	MOVQ       176(AX), R10
 	SHLQ       $0x02, R10
 	MOVQ       96(AX), R12
@@ -13635,7 +13960,7 @@ tile:
 	CMPQ       R11, R12
 	CMOVQGT    R12, R11
 	SUBQ       R11, R12
-	MOVQ       R12, 24(SP)
+	MOVQ       R12, 48(SP)
 	TESTQ      R11, R11
 	JZ         idle
 
@@ -13685,8 +14010,8 @@ loop:
 idle:
 	MOVQ         AX, R9
 	XORQ         R10, R10
-	MOVQ         24(SP), R11
-	MOVQ         $0x00000000, 24(SP)
+	MOVQ         48(SP), R11
+	MOVQ         $0x00000000, 48(SP)
 	TESTQ        R11, R11
 	JNZ          loop
 	MOVQ         96(AX), R11
@@ -13714,7 +14039,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 192(AX), Z10
+	VBROADCASTSS 216(AX), Z10
 	VMULPS       Z10, Z0, Z0
 	VMULPS       Z10, Z1, Z1
 	VMULPS       Z10, Z2, Z2
@@ -13754,7 +14079,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 196(AX), Z10
+	VBROADCASTSS 220(AX), Z10
 	MOVQ         BX, DX
 	VFMADD231PS  (DX), Z10, K1, Z0
 	VFMADD231PS  64(DX), Z10, K2, Z1
@@ -13793,72 +14118,75 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    16(SP), DX
+	MOVQ    40(SP), DX
 	MOVQ    $-1, R9
 	BZHIQ   CX, R9, R9
 	MOVQ    BX, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x10, R10
-	KMOVW   R10, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
 	VMOVUPS Z0, K1, (CX)
 	VMOVUPS Z1, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x10, R10
-	KMOVW   R10, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
 	VMOVUPS Z2, K1, (CX)
 	VMOVUPS Z3, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x10, R10
-	KMOVW   R10, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
 	VMOVUPS Z4, K1, (CX)
 	VMOVUPS Z5, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x10, R10
-	KMOVW   R10, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
 	VMOVUPS Z6, K1, (CX)
 	VMOVUPS Z7, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x10, R10
-	KMOVW   R10, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
 	VMOVUPS Z8, K1, (CX)
 	VMOVUPS Z9, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 16(SP)
+	MOVQ    DX, 40(SP)
 
 stored:
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 8(SP)
+	MOVQ 192(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 16(SP)
+	MOVQ 200(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 24(SP)
+	MOVQ 208(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -13866,12 +14194,18 @@ stored:
 
 // func sTileByCol6x32AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·sTileByCol6x32AVX512(SB), NOSPLIT, $32-8
+TEXT ·sTileByCol6x32AVX512(SB), NOSPLIT, $56-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
 	MOVQ    (AX), CX
 	MOVQ    CX, 8(SP)
+	MOVQ    24(AX), CX
+	MOVQ    CX, 16(SP)
+	MOVQ    48(AX), CX
+	MOVQ    CX, 24(SP)
+	MOVQ    152(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -13879,8 +14213,7 @@ TEXT ·sTileByCol6x32AVX512(SB), NOSPLIT, $32-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 16(SP)
-	MOVQ    48(AX), BX
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x02, SI
 	MOVQ    80(AX), DI
@@ -13890,7 +14223,8 @@ TEXT ·sTileByCol6x32AVX512(SB), NOSPLIT, $32-8
 
 tile:
 	MOVQ       8(SP), CX
-	MOVQ       24(AX), DX
+	MOVQ       16(SP), DX
+	MOVQ       24(SP), BX
 	VPXORD     Z0, Z0, Z0
 	VPXORD     Z1, Z1, Z1
 	VPXORD     Z2, Z2, Z2
@@ -13921,7 +14255,7 @@ tile:
 	ADDQ       R8, R9
 	PREFETCHT0 (R9)
 	PREFETCHT0 64(R9)
-	MOVQ       152(AX), R9
+	MOVQ       32(SP), R9
 	MOVQ       176(AX), R10
 	SHLQ       $0x02, R10
 	MOVQ       96(AX), R12
@@ -13930,7 +14264,7 @@ tile:
 	CMPQ       R11, R12
 	CMOVQGT    R12, R11
 	SUBQ       R11, R12
-	MOVQ       R12, 24(SP)
+	MOVQ       R12, 48(SP)
 	TESTQ      R11, R11
 	JZ         idle
 
@@ -13986,8 +14320,8 @@ loop:
 idle:
 	MOVQ         AX, R9
 	XORQ         R10, R10
-	MOVQ         24(SP), R11
-	MOVQ         $0x00000000, 24(SP)
+	MOVQ         48(SP), R11
+	MOVQ         $0x00000000, 48(SP)
 	TESTQ        R11, R11
 	JNZ          loop
 	MOVQ         96(AX), R11
@@ -14018,7 +14352,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 192(AX), Z12
+	VBROADCASTSS 216(AX), Z12
 	VMULPS       Z12, Z0, Z0
 	VMULPS       Z12, Z1, Z1
 	VMULPS       Z12, Z2, Z2
@@ -14063,7 +14397,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 196(AX), Z12
+	VBROADCASTSS 220(AX), Z12
 	MOVQ         BX, DX
 	VFMADD231PS  (DX), Z12, K1, Z0
 	VFMADD231PS  64(DX), Z12, K2, Z1
@@ -14108,83 +14442,85 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    16(SP), DX
+	MOVQ    40(SP), DX
 	MOVQ    $-1, R9
 	BZHIQ   CX, R9, R9
 	MOVQ    BX, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x10, R10
-	KMOVW   R10, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
 	VMOVUPS Z0, K1, (CX)
 	VMOVUPS Z1, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x10, R10
-	KMOVW   R10, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
 	VMOVUPS Z2, K1, (CX)
 	VMOVUPS Z3, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x10, R10
-	KMOVW   R10, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
 	VMOVUPS Z4, K1, (CX)
 	VMOVUPS Z5, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x10, R10
-	KMOVW   R10, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
 	VMOVUPS Z6, K1, (CX)
 	VMOVUPS Z7, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x10, R10
-	KMOVW   R10, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
 	VMOVUPS Z8, K1, (CX)
 	VMOVUPS Z9, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x10, R10
-	KMOVW   R10, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
 	VMOVUPS Z10, K1, (CX)
 	VMOVUPS Z11, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 16(SP)
+	MOVQ    DX, 40(SP)
 
 stored:
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 8(SP)
+	MOVQ 192(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 16(SP)
+	MOVQ 200(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 24(SP)
+	MOVQ 208(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -14192,12 +14528,18 @@ stored:
 
 // func sTileByCol7x32AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·sTileByCol7x32AVX512(SB), NOSPLIT, $32-8
+TEXT ·sTileByCol7x32AVX512(SB), NOSPLIT, $56-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
 	MOVQ    (AX), CX
 	MOVQ    CX, 8(SP)
+	MOVQ    24(AX), CX
+	MOVQ    CX, 16(SP)
+	MOVQ    48(AX), CX
+	MOVQ    CX, 24(SP)
+	MOVQ    152(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -14205,8 +14547,7 @@ TEXT ·sTileByCol7x32AVX512(SB), NOSPLIT, $32-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 16(SP)
-	MOVQ    48(AX), BX
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x02, SI
 	MOVQ    80(AX), DI
@@ -14216,7 +14557,8 @@ TEXT ·sTileByCol7x32AVX512(SB), NOSPLIT, $32-8
 
 tile:
 	MOVQ       8(SP), CX
-	MOVQ       24(AX), DX
+	MOVQ       16(SP), DX
+	MOVQ       24(SP), BX
 	VPXORD     Z0, Z0, Z0
 	VPXORD     Z1, Z1, Z1
 	VPXORD     Z2, Z2, Z2
@@ -14252,7 +14594,7 @@ tile:
 	ADDQ       R8, R9
 	PREFETCHT0 (R9)
 	PREFETCHT0 64(R9)
-	MOVQ       152(AX), R9
+	MOVQ       32(SP), R9
 	MOVQ       176(AX), R10
 	SHLQ       $0x02, R10
 	MOVQ       96(AX), R12
@@ -14261,7 +14603,7 @@ tile:
 	CMPQ       R11, R12
 	CMOVQGT    R12, R11
 	SUBQ       R11, R12
-	MOVQ       R12, 24(SP)
+	MOVQ       R12, 48(SP)
 	TESTQ      R11, R11
 	JZ         idle
 
@@ -14323,8 +14665,8 @@ loop:
 idle:
 	MOVQ         AX, R9
 	XORQ         R10, R10
-	MOVQ         24(SP), R11
-	MOVQ         $0x00000000, 24(SP)
+	MOVQ         48(SP), R11
+	MOVQ         $0x00000000, 48(SP)
 	TESTQ        R11, R11
 	JNZ          loop
 	MOVQ         96(AX), R11
@@ -14358,7 +14700,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 192(AX), Z14
+	VBROADCASTSS 216(AX), Z14
 	VMULPS       Z14, Z0, Z0
 	VMULPS       Z14, Z1, Z1
 	VMULPS       Z14, Z2, Z2
@@ -14408,7 +14750,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 196(AX), Z14
+	VBROADCASTSS 220(AX), Z14
 	MOVQ         BX, DX
 	VFMADD231PS  (DX), Z14, K1, Z0
 	VFMADD231PS  64(DX), Z14, K2, Z1
@@ -14459,94 +14801,95 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    16(SP), DX
+	MOVQ    40(SP), DX
 	MOVQ    $-1, R9
 	BZHIQ   CX, R9, R9
 	MOVQ    BX, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x10, R10
-	KMOVW   R10, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
 	VMOVUPS Z0, K1, (CX)
 	VMOVUPS Z1, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x10, R10
-	KMOVW   R10, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
 	VMOVUPS Z2, K1, (CX)
 	VMOVUPS Z3, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x10, R10
-	KMOVW   R10, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
 	VMOVUPS Z4, K1, (CX)
 	VMOVUPS Z5, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x10, R10
-	KMOVW   R10, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
 	VMOVUPS Z6, K1, (CX)
 	VMOVUPS Z7, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x10, R10
-	KMOVW   R10, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
 	VMOVUPS Z8, K1, (CX)
 	VMOVUPS Z9, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x10, R10
-	KMOVW   R10, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
 	VMOVUPS Z10, K1, (CX)
 	VMOVUPS Z11, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x10, R10
-	KMOVW   R10, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
 	VMOVUPS Z12, K1, (CX)
 	VMOVUPS Z13, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 16(SP)
+	MOVQ    DX, 40(SP)
 
 stored:
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 8(SP)
+	MOVQ 192(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 16(SP)
+	MOVQ 200(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 24(SP)
+	MOVQ 208(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -14554,12 +14897,18 @@ stored:
 
 // func sTileByCol8x32AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·sTileByCol8x32AVX512(SB), NOSPLIT, $32-8
+TEXT ·sTileByCol8x32AVX512(SB), NOSPLIT, $56-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
 	MOVQ    (AX), CX
 	MOVQ    CX, 8(SP)
+	MOVQ    24(AX), CX
+	MOVQ    CX, 16(SP)
+	MOVQ    48(AX), CX
+	MOVQ    CX, 24(SP)
+	MOVQ    152(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -14567,8 +14916,7 @@ TEXT ·sTileByCol8x32AVX512(SB), NOSPLIT, $32-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 16(SP)
-	MOVQ    48(AX), BX
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x02, SI
 	MOVQ    80(AX), DI
@@ -14578,7 +14926,8 @@ TEXT ·sTileByCol8x32AVX512(SB), NOSPLIT, $32-8
 
 tile:
 	MOVQ       8(SP), CX
-	MOVQ       24(AX), DX
+	MOVQ       16(SP), DX
+	MOVQ       24(SP), BX
 	VPXORD     Z0, Z0, Z0
 	VPXORD     Z1, Z1, Z1
 	VPXORD     Z2, Z2, Z2
@@ -14619,7 +14968,7 @@ tile:
 	ADDQ       R8, R9
 	PREFETCHT0 (R9)
 	PREFETCHT0 64(R9)
-	MOVQ       152(AX), R9
+	MOVQ       32(SP), R9
 	MOVQ       176(AX), R10
 	SHLQ       $0x02, R10
 	MOVQ       96(AX), R12
@@ -14628,7 +14977,7 @@ tile:
 	CMPQ       R11, R12
 	CMOVQGT    R12, R11
 	SUBQ       R11, R12
-	MOVQ       R12, 24(SP)
+	MOVQ       R12, 48(SP)
 	TESTQ      R11, R11
 	JZ         idle
 
@@ -14696,8 +15045,8 @@ loop:
 idle:
 	MOVQ         AX, R9
 	XORQ         R10, R10
-	MOVQ         24(SP), R11
-	MOVQ         $0x00000000, 24(SP)
+	MOVQ         48(SP), R11
+	MOVQ         $0x00000000, 48(SP)
 	TESTQ        R11, R11
 	JNZ          loop
 	MOVQ         96(AX), R11
@@ -14734,7 +15083,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 192(AX), Z16
+	VBROADCASTSS 216(AX), Z16
 	VMULPS       Z16, Z0, Z0
 	VMULPS       Z16, Z1, Z1
 	VMULPS       Z16, Z2, Z2
@@ -14789,7 +15138,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 196(AX), Z16
+	VBROADCASTSS 220(AX), Z16
 	MOVQ         BX, DX
 	VFMADD231PS  (DX), Z16, K1, Z0
 	VFMADD231PS  64(DX), Z16, K2, Z1
@@ -14846,105 +15195,105 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    16(SP), DX
+	MOVQ    40(SP), DX
 	MOVQ    $-1, R9
 	BZHIQ   CX, R9, R9
 	MOVQ    BX, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x10, R10
-	KMOVW   R10, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
 	VMOVUPS Z0, K1, (CX)
 	VMOVUPS Z1, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x10, R10
-	KMOVW   R10, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
 	VMOVUPS Z2, K1, (CX)
 	VMOVUPS Z3, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x10, R10
-	KMOVW   R10, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
 	VMOVUPS Z4, K1, (CX)
 	VMOVUPS Z5, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x10, R10
-	KMOVW   R10, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
 	VMOVUPS Z6, K1, (CX)
 	VMOVUPS Z7, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x10, R10
-	KMOVW   R10, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
 	VMOVUPS Z8, K1, (CX)
 	VMOVUPS Z9, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x10, R10
-	KMOVW   R10, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
 	VMOVUPS Z10, K1, (CX)
 	VMOVUPS Z11, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x10, R10
-	KMOVW   R10, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
 	VMOVUPS Z12, K1, (CX)
 	VMOVUPS Z13, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x10, R10
-	KMOVW   R10, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
 	VMOVUPS Z14, K1, (CX)
 	VMOVUPS Z15, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 16(SP)
+	MOVQ    DX, 40(SP)
 
 stored:
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 8(SP)
+	MOVQ 192(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 16(SP)
+	MOVQ 200(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 24(SP)
+	MOVQ 208(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -14952,12 +15301,18 @@ stored:
 
 // func sTileByCol9x32AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·sTileByCol9x32AVX512(SB), NOSPLIT, $32-8
+TEXT ·sTileByCol9x32AVX512(SB), NOSPLIT, $56-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
 	MOVQ    (AX), CX
 	MOVQ    CX, 8(SP)
+	MOVQ    24(AX), CX
+	MOVQ    CX, 16(SP)
+	MOVQ    48(AX), CX
+	MOVQ    CX, 24(SP)
+	MOVQ    152(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -14965,8 +15320,7 @@ TEXT ·sTileByCol9x32AVX512(SB), NOSPLIT, $32-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 16(SP)
-	MOVQ    48(AX), BX
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x02, SI
 	MOVQ    80(AX), DI
@@ -14976,7 +15330,8 @@ TEXT ·sTileByCol9x32AVX512(SB), NOSPLIT, $32-8
 
 tile:
 	MOVQ       8(SP), CX
-	MOVQ       24(AX), DX
+	MOVQ       16(SP), DX
+	MOVQ       24(SP), BX
 	VPXORD     Z0, Z0, Z0
 	VPXORD     Z1, Z1, Z1
 	VPXORD     Z2, Z2, Z2
@@ -15022,7 +15377,7 @@ tile:
 	ADDQ       R8, R9
 	PREFETCHT0 (R9)
 	PREFETCHT0 64(R9)
-	MOVQ       152(AX), R9
+	MOVQ       32(SP), R9
 	MOVQ       176(AX), R10
 	SHLQ       $0x02, R10
 	MOVQ       96(AX), R12
@@ -15031,7 +15386,7 @@ tile:
 	CMPQ       R11, R12
 	CMOVQGT    R12, R11
 	SUBQ       R11, R12
-	MOVQ       R12, 24(SP)
+	MOVQ       R12, 48(SP)
 	TESTQ      R11, R11
 	JZ         idle
 
@@ -15105,8 +15460,8 @@ loop:
 idle:
 	MOVQ         AX, R9
 	XORQ         R10, R10
-	MOVQ         24(SP), R11
-	MOVQ         $0x00000000, 24(SP)
+	MOVQ         48(SP), R11
+	MOVQ         $0x00000000, 48(SP)
 	TESTQ        R11, R11
 	JNZ          loop
 	MOVQ         96(AX), R11
@@ -15146,7 +15501,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 192(AX), Z18
+	VBROADCASTSS 216(AX), Z18
 	VMULPS       Z18, Z0, Z0
 	VMULPS       Z18, Z1, Z1
 	VMULPS       Z18, Z2, Z2
@@ -15206,7 +15561,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 196(AX), Z18
+	VBROADCASTSS 220(AX), Z18
 	MOVQ         BX, DX
 	VFMADD231PS  (DX), Z18, K1, Z0
 	VFMADD231PS  64(DX), Z18, K2, Z1
@@ -15269,116 +15624,115 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    16(SP), DX
+	MOVQ    40(SP), DX
 	MOVQ    $-1, R9
 	BZHIQ   CX, R9, R9
 	MOVQ    BX, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x10, R10
-	KMOVW   R10, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
 	VMOVUPS Z0, K1, (CX)
 	VMOVUPS Z1, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x10, R10
-	KMOVW   R10, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
 	VMOVUPS Z2, K1, (CX)
 	VMOVUPS Z3, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x10, R10
-	KMOVW   R10, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
 	VMOVUPS Z4, K1, (CX)
 	VMOVUPS Z5, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x10, R10
-	KMOVW   R10, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
 	VMOVUPS Z6, K1, (CX)
 	VMOVUPS Z7, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x10, R10
-	KMOVW   R10, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
 	VMOVUPS Z8, K1, (CX)
 	VMOVUPS Z9, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x10, R10
-	KMOVW   R10, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
 	VMOVUPS Z10, K1, (CX)
 	VMOVUPS Z11, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x10, R10
-	KMOVW   R10, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
 	VMOVUPS Z12, K1, (CX)
 	VMOVUPS Z13, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x10, R10
-	KMOVW   R10, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
 	VMOVUPS Z14, K1, (CX)
 	VMOVUPS Z15, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x10, R10
-	KMOVW   R10, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
 	VMOVUPS Z16, K1, (CX)
 	VMOVUPS Z17, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 16(SP)
+	MOVQ    DX, 40(SP)
 
 stored:
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 8(SP)
+	MOVQ 192(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 16(SP)
+	MOVQ 200(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 24(SP)
+	MOVQ 208(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -15386,12 +15740,18 @@ stored:
 
 // func sTileByCol10x32AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·sTileByCol10x32AVX512(SB), NOSPLIT, $32-8
+TEXT ·sTileByCol10x32AVX512(SB), NOSPLIT, $56-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
 	MOVQ    (AX), CX
 	MOVQ    CX, 8(SP)
+	MOVQ    24(AX), CX
+	MOVQ    CX, 16(SP)
+	MOVQ    48(AX), CX
+	MOVQ    CX, 24(SP)
+	MOVQ    152(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -15399,8 +15759,7 @@ TEXT ·sTileByCol10x32AVX512(SB), NOSPLIT, $32-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 16(SP)
-	MOVQ    48(AX), BX
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x02, SI
 	MOVQ    80(AX), DI
@@ -15410,7 +15769,8 @@ TEXT ·sTileByCol10x32AVX512(SB), NOSPLIT, $32-8
 
 tile:
 	MOVQ       8(SP), CX
-	MOVQ       24(AX), DX
+	MOVQ       16(SP), DX
+	MOVQ       24(SP), BX
 	VPXORD     Z0, Z0, Z0
 	VPXORD     Z1, Z1, Z1
 	VPXORD     Z2, Z2, Z2
@@ -15461,7 +15821,7 @@ tile:
 	ADDQ       R8, R9
 	PREFETCHT0 (R9)
 	PREFETCHT0 64(R9)
-	MOVQ       152(AX), R9
+	MOVQ       32(SP), R9
 	MOVQ       176(AX), R10
 	SHLQ       $0x02, R10
 	MOVQ       96(AX), R12
@@ -15470,7 +15830,7 @@ tile:
 	CMPQ       R11, R12
 	CMOVQGT    R12, R11
 	SUBQ       R11, R12
-	MOVQ       R12, 24(SP)
+	MOVQ       R12, 48(SP)
 	TESTQ      R11, R11
 	JZ         idle
 
@@ -15550,8 +15910,8 @@ loop:
 idle:
 	MOVQ         AX, R9
 	XORQ         R10, R10
-	MOVQ         24(SP), R11
-	MOVQ         $0x00000000, 24(SP)
+	MOVQ         48(SP), R11
+	MOVQ         $0x00000000, 48(SP)
 	TESTQ        R11, R11
 	JNZ          loop
 	MOVQ         96(AX), R11
@@ -15594,7 +15954,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 192(AX), Z20
+	VBROADCASTSS 216(AX), Z20
 	VMULPS       Z20, Z0, Z0
 	VMULPS       Z20, Z1, Z1
 	VMULPS       Z20, Z2, Z2
@@ -15659,7 +16019,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 196(AX), Z20
+	VBROADCASTSS 220(AX), Z20
 	MOVQ         BX, DX
 	VFMADD231PS  (DX), Z20, K1, Z0
 	VFMADD231PS  64(DX), Z20, K2, Z1
@@ -15728,127 +16088,125 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    16(SP), DX
+	MOVQ    40(SP), DX
 	MOVQ    $-1, R9
 	BZHIQ   CX, R9, R9
 	MOVQ    BX, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x10, R10
-	KMOVW   R10, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
 	VMOVUPS Z0, K1, (CX)
 	VMOVUPS Z1, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x10, R10
-	KMOVW   R10, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
 	VMOVUPS Z2, K1, (CX)
 	VMOVUPS Z3, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x10, R10
-	KMOVW   R10, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
 	VMOVUPS Z4, K1, (CX)
 	VMOVUPS Z5, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x10, R10
-	KMOVW   R10, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
 	VMOVUPS Z6, K1, (CX)
 	VMOVUPS Z7, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x10, R10
-	KMOVW   R10, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
 	VMOVUPS Z8, K1, (CX)
 	VMOVUPS Z9, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x10, R10
-	KMOVW   R10, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
 	VMOVUPS Z10, K1, (CX)
 	VMOVUPS Z11, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x10, R10
-	KMOVW   R10, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
 	VMOVUPS Z12, K1, (CX)
 	VMOVUPS Z13, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x10, R10
-	KMOVW   R10, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
 	VMOVUPS Z14, K1, (CX)
 	VMOVUPS Z15, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x10, R10
-	KMOVW   R10, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
 	VMOVUPS Z16, K1, (CX)
 	VMOVUPS Z17, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x10, R10
-	KMOVW   R10, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
 	VMOVUPS Z18, K1, (CX)
 	VMOVUPS Z19, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 16(SP)
+	MOVQ    DX, 40(SP)
 
 stored:
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 8(SP)
+	MOVQ 192(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 16(SP)
+	MOVQ 200(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 24(SP)
+	MOVQ 208(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -15856,12 +16214,18 @@ stored:
 
 // func sTileByCol11x32AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·sTileByCol11x32AVX512(SB), NOSPLIT, $32-8
+TEXT ·sTileByCol11x32AVX512(SB), NOSPLIT, $56-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
 	MOVQ    (AX), CX
 	MOVQ    CX, 8(SP)
+	MOVQ    24(AX), CX
+	MOVQ    CX, 16(SP)
+	MOVQ    48(AX), CX
+	MOVQ    CX, 24(SP)
+	MOVQ    152(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -15869,8 +16233,7 @@ TEXT ·sTileByCol11x32AVX512(SB), NOSPLIT, $32-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 16(SP)
-	MOVQ    48(AX), BX
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x02, SI
 	MOVQ    80(AX), DI
@@ -15880,7 +16243,8 @@ TEXT ·sTileByCol11x32AVX512(SB), NOSPLIT, $32-8
 
 tile:
 	MOVQ       8(SP), CX
-	MOVQ       24(AX), DX
+	MOVQ       16(SP), DX
+	MOVQ       24(SP), BX
 	VPXORD     Z0, Z0, Z0
 	VPXORD     Z1, Z1, Z1
 	VPXORD     Z2, Z2, Z2
@@ -15936,7 +16300,7 @@ tile:
 	ADDQ       R8, R9
 	PREFETCHT0 (R9)
 	PREFETCHT0 64(R9)
-	MOVQ       152(AX), R9
+	MOVQ       32(SP), R9
 	MOVQ       176(AX), R10
 	SHLQ       $0x02, R10
 	MOVQ       96(AX), R12
@@ -15945,7 +16309,7 @@ tile:
 	CMPQ       R11, R12
 	CMOVQGT    R12, R11
 	SUBQ       R11, R12
-	MOVQ       R12, 24(SP)
+	MOVQ       R12, 48(SP)
 	TESTQ      R11, R11
 	JZ         idle
 
@@ -16031,8 +16395,8 @@ loop:
 idle:
 	MOVQ         AX, R9
 	XORQ         R10, R10
-	MOVQ         24(SP), R11
-	MOVQ         $0x00000000, 24(SP)
+	MOVQ         48(SP), R11
+	MOVQ         $0x00000000, 48(SP)
 	TESTQ        R11, R11
 	JNZ          loop
 	MOVQ         96(AX), R11
@@ -16078,7 +16442,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 192(AX), Z22
+	VBROADCASTSS 216(AX), Z22
 	VMULPS       Z22, Z0, Z0
 	VMULPS       Z22, Z1, Z1
 	VMULPS       Z22, Z2, Z2
@@ -16148,7 +16512,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 196(AX), Z22
+	VBROADCASTSS 220(AX), Z22
 	MOVQ         BX, DX
 	VFMADD231PS  (DX), Z22, K1, Z0
 	VFMADD231PS  64(DX), Z22, K2, Z1
@@ -16223,138 +16587,135 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    16(SP), DX
+	MOVQ    40(SP), DX
 	MOVQ    $-1, R9
 	BZHIQ   CX, R9, R9
 	MOVQ    BX, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x10, R10
-	KMOVW   R10, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
 	VMOVUPS Z0, K1, (CX)
 	VMOVUPS Z1, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x10, R10
-	KMOVW   R10, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
 	VMOVUPS Z2, K1, (CX)
 	VMOVUPS Z3, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x10, R10
-	KMOVW   R10, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
 	VMOVUPS Z4, K1, (CX)
 	VMOVUPS Z5, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x10, R10
-	KMOVW   R10, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
 	VMOVUPS Z6, K1, (CX)
 	VMOVUPS Z7, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x10, R10
-	KMOVW   R10, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
 	VMOVUPS Z8, K1, (CX)
 	VMOVUPS Z9, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x10, R10
-	KMOVW   R10, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
 	VMOVUPS Z10, K1, (CX)
 	VMOVUPS Z11, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x10, R10
-	KMOVW   R10, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
 	VMOVUPS Z12, K1, (CX)
 	VMOVUPS Z13, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x10, R10
-	KMOVW   R10, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
 	VMOVUPS Z14, K1, (CX)
 	VMOVUPS Z15, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x10, R10
-	KMOVW   R10, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
 	VMOVUPS Z16, K1, (CX)
 	VMOVUPS Z17, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x10, R10
-	KMOVW   R10, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
 	VMOVUPS Z18, K1, (CX)
 	VMOVUPS Z19, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x10, R10
-	KMOVW   R10, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
 	VMOVUPS Z20, K1, (CX)
 	VMOVUPS Z21, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 16(SP)
+	MOVQ    DX, 40(SP)
 
 stored:
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 8(SP)
+	MOVQ 192(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 16(SP)
+	MOVQ 200(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 24(SP)
+	MOVQ 208(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -16362,12 +16723,18 @@ stored:
 
 // func sTileByCol12x32AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·sTileByCol12x32AVX512(SB), NOSPLIT, $32-8
+TEXT ·sTileByCol12x32AVX512(SB), NOSPLIT, $56-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
 	MOVQ    (AX), CX
 	MOVQ    CX, 8(SP)
+	MOVQ    24(AX), CX
+	MOVQ    CX, 16(SP)
+	MOVQ    48(AX), CX
+	MOVQ    CX, 24(SP)
+	MOVQ    152(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -16375,8 +16742,7 @@ TEXT ·sTileByCol12x32AVX512(SB), NOSPLIT, $32-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 16(SP)
-	MOVQ    48(AX), BX
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x02, SI
 	MOVQ    80(AX), DI
@@ -16386,7 +16752,8 @@ TEXT ·sTileByCol12x32AVX512(SB), NOSPLIT, $32-8
 
 tile:
 	MOVQ       8(SP), CX
-	MOVQ       24(AX), DX
+	MOVQ       16(SP), DX
+	MOVQ       24(SP), BX
 	VPXORD     Z0, Z0, Z0
 	VPXORD     Z1, Z1, Z1
 	VPXORD     Z2, Z2, Z2
@@ -16447,7 +16814,7 @@ tile:
 	ADDQ       R8, R9
 	PREFETCHT0 (R9)
 	PREFETCHT0 64(R9)
-	MOVQ       152(AX), R9
+	MOVQ       32(SP), R9
 	MOVQ       176(AX), R10
 	SHLQ       $0x02, R10
 	MOVQ       96(AX), R12
@@ -16456,7 +16823,7 @@ tile:
 	CMPQ       R11, R12
 	CMOVQGT    R12, R11
 	SUBQ       R11, R12
-	MOVQ       R12, 24(SP)
+	MOVQ       R12, 48(SP)
 	TESTQ      R11, R11
 	JZ         idle
 
@@ -16548,8 +16915,8 @@ loop:
 idle:
 	MOVQ         AX, R9
 	XORQ         R10, R10
-	MOVQ         24(SP), R11
-	MOVQ         $0x00000000, 24(SP)
+	MOVQ         48(SP), R11
+	MOVQ         $0x00000000, 48(SP)
 	TESTQ        R11, R11
 	JNZ          loop
 	MOVQ         96(AX), R11
@@ -16598,7 +16965,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 192(AX), Z24
+	VBROADCASTSS 216(AX), Z24
 	VMULPS       Z24, Z0, Z0
 	VMULPS       Z24, Z1, Z1
 	VMULPS       Z24, Z2, Z2
@@ -16673,7 +17040,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 196(AX), Z24
+	VBROADCASTSS 220(AX), Z24
 	MOVQ         BX, DX
 	VFMADD231PS  (DX), Z24, K1, Z0
 	VFMADD231PS  64(DX), Z24, K2, Z1
@@ -16754,149 +17121,145 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    16(SP), DX
+	MOVQ    40(SP), DX
 	MOVQ    $-1, R9
 	BZHIQ   CX, R9, R9
 	MOVQ    BX, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x10, R10
-	KMOVW   R10, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
 	VMOVUPS Z0, K1, (CX)
 	VMOVUPS Z1, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x10, R10
-	KMOVW   R10, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
 	VMOVUPS Z2, K1, (CX)
 	VMOVUPS Z3, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x10, R10
-	KMOVW   R10, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
 	VMOVUPS Z4, K1, (CX)
 	VMOVUPS Z5, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x10, R10
-	KMOVW   R10, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
 	VMOVUPS Z6, K1, (CX)
 	VMOVUPS Z7, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x10, R10
-	KMOVW   R10, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
 	VMOVUPS Z8, K1, (CX)
 	VMOVUPS Z9, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x10, R10
-	KMOVW   R10, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
 	VMOVUPS Z10, K1, (CX)
 	VMOVUPS Z11, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x10, R10
-	KMOVW   R10, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
 	VMOVUPS Z12, K1, (CX)
 	VMOVUPS Z13, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x10, R10
-	KMOVW   R10, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
 	VMOVUPS Z14, K1, (CX)
 	VMOVUPS Z15, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x10, R10
-	KMOVW   R10, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
 	VMOVUPS Z16, K1, (CX)
 	VMOVUPS Z17, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x10, R10
-	KMOVW   R10, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
 	VMOVUPS Z18, K1, (CX)
 	VMOVUPS Z19, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x10, R10
-	KMOVW   R10, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
 	VMOVUPS Z20, K1, (CX)
 	VMOVUPS Z21, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x10, R10
-	KMOVW   R10, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
 	VMOVUPS Z22, K1, (CX)
 	VMOVUPS Z23, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 16(SP)
+	MOVQ    DX, 40(SP)
 
 stored:
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 8(SP)
+	MOVQ 192(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 16(SP)
+	MOVQ 200(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 24(SP)
+	MOVQ 208(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -16904,12 +17267,18 @@ stored:
 
 // func sTileByCol13x32AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·sTileByCol13x32AVX512(SB), NOSPLIT, $32-8
+TEXT ·sTileByCol13x32AVX512(SB), NOSPLIT, $56-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
 	MOVQ    (AX), CX
 	MOVQ    CX, 8(SP)
+	MOVQ    24(AX), CX
+	MOVQ    CX, 16(SP)
+	MOVQ    48(AX), CX
+	MOVQ    CX, 24(SP)
+	MOVQ    152(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -16917,8 +17286,7 @@ TEXT ·sTileByCol13x32AVX512(SB), NOSPLIT, $32-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 16(SP)
-	MOVQ    48(AX), BX
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x02, SI
 	MOVQ    80(AX), DI
@@ -16928,7 +17296,8 @@ TEXT ·sTileByCol13x32AVX512(SB), NOSPLIT, $32-8
 
 tile:
 	MOVQ       8(SP), CX
-	MOVQ       24(AX), DX
+	MOVQ       16(SP), DX
+	MOVQ       24(SP), BX
 	VPXORD     Z0, Z0, Z0
 	VPXORD     Z1, Z1, Z1
 	VPXORD     Z2, Z2, Z2
@@ -16994,7 +17363,7 @@ tile:
 	ADDQ       R8, R9
 	PREFETCHT0 (R9)
 	PREFETCHT0 64(R9)
-	MOVQ       152(AX), R9
+	MOVQ       32(SP), R9
 	MOVQ       176(AX), R10
 	SHLQ       $0x02, R10
 	MOVQ       96(AX), R12
@@ -17003,7 +17372,7 @@ tile:
 	CMPQ       R11, R12
 	CMOVQGT    R12, R11
 	SUBQ       R11, R12
-	MOVQ       R12, 24(SP)
+	MOVQ       R12, 48(SP)
 	TESTQ      R11, R11
 	JZ         idle
 
@@ -17101,8 +17470,8 @@ loop:
 idle:
 	MOVQ         AX, R9
 	XORQ         R10, R10
-	MOVQ         24(SP), R11
-	MOVQ         $0x00000000, 24(SP)
+	MOVQ         48(SP), R11
+	MOVQ         $0x00000000, 48(SP)
 	TESTQ        R11, R11
 	JNZ          loop
 	MOVQ         96(AX), R11
@@ -17154,7 +17523,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 192(AX), Z26
+	VBROADCASTSS 216(AX), Z26
 	VMULPS       Z26, Z0, Z0
 	VMULPS       Z26, Z1, Z1
 	VMULPS       Z26, Z2, Z2
@@ -17234,7 +17603,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 196(AX), Z26
+	VBROADCASTSS 220(AX), Z26
 	MOVQ         BX, DX
 	VFMADD231PS  (DX), Z26, K1, Z0
 	VFMADD231PS  64(DX), Z26, K2, Z1
@@ -17321,160 +17690,155 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    16(SP), DX
+	MOVQ    40(SP), DX
 	MOVQ    $-1, R9
 	BZHIQ   CX, R9, R9
 	MOVQ    BX, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x10, R10
-	KMOVW   R10, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
 	VMOVUPS Z0, K1, (CX)
 	VMOVUPS Z1, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x10, R10
-	KMOVW   R10, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
 	VMOVUPS Z2, K1, (CX)
 	VMOVUPS Z3, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x10, R10
-	KMOVW   R10, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
 	VMOVUPS Z4, K1, (CX)
 	VMOVUPS Z5, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x10, R10
-	KMOVW   R10, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
 	VMOVUPS Z6, K1, (CX)
 	VMOVUPS Z7, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x10, R10
-	KMOVW   R10, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
 	VMOVUPS Z8, K1, (CX)
 	VMOVUPS Z9, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x10, R10
-	KMOVW   R10, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
 	VMOVUPS Z10, K1, (CX)
 	VMOVUPS Z11, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x10, R10
-	KMOVW   R10, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
 	VMOVUPS Z12, K1, (CX)
 	VMOVUPS Z13, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x10, R10
-	KMOVW   R10, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
 	VMOVUPS Z14, K1, (CX)
 	VMOVUPS Z15, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x10, R10
-	KMOVW   R10, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
 	VMOVUPS Z16, K1, (CX)
 	VMOVUPS Z17, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x10, R10
-	KMOVW   R10, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
 	VMOVUPS Z18, K1, (CX)
 	VMOVUPS Z19, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x10, R10
-	KMOVW   R10, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
 	VMOVUPS Z20, K1, (CX)
 	VMOVUPS Z21, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x10, R10
-	KMOVW   R10, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
 	VMOVUPS Z22, K1, (CX)
 	VMOVUPS Z23, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x10, R10
-	KMOVW   R10, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
 	VMOVUPS Z24, K1, (CX)
 	VMOVUPS Z25, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 16(SP)
+	MOVQ    DX, 40(SP)
 
 stored:
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 8(SP)
+	MOVQ 192(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 16(SP)
+	MOVQ 200(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 24(SP)
+	MOVQ 208(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -17482,12 +17846,18 @@ stored:
 
 // func sTileByCol14x32AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·sTileByCol14x32AVX512(SB), NOSPLIT, $32-8
+TEXT ·sTileByCol14x32AVX512(SB), NOSPLIT, $56-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
 	MOVQ    (AX), CX
 	MOVQ    CX, 8(SP)
+	MOVQ    24(AX), CX
+	MOVQ    CX, 16(SP)
+	MOVQ    48(AX), CX
+	MOVQ    CX, 24(SP)
+	MOVQ    152(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -17495,8 +17865,7 @@ TEXT ·sTileByCol14x32AVX512(SB), NOSPLIT, $32-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 16(SP)
-	MOVQ    48(AX), BX
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x02, SI
 	MOVQ    80(AX), DI
@@ -17506,7 +17875,8 @@ TEXT ·sTileByCol14x32AVX512(SB), NOSPLIT, $32-8
 
 tile:
 	MOVQ       8(SP), CX
-	MOVQ       24(AX), DX
+	MOVQ       16(SP), DX
+	MOVQ       24(SP), BX
 	VPXORD     Z0, Z0, Z0
 	VPXORD     Z1, Z1, Z1
 	VPXORD     Z2, Z2, Z2
@@ -17577,7 +17947,7 @@ tile:
 	ADDQ       R8, R9
 	PREFETCHT0 (R9)
 	PREFETCHT0 64(R9)
-	MOVQ       152(AX), R9
+	MOVQ       32(SP), R9
 	MOVQ       176(AX), R10
 	SHLQ       $0x02, R10
 	MOVQ       96(AX), R12
@@ -17586,7 +17956,7 @@ tile:
 	CMPQ       R11, R12
 	CMOVQGT    R12, R11
 	SUBQ       R11, R12
-	MOVQ       R12, 24(SP)
+	MOVQ       R12, 48(SP)
 	TESTQ      R11, R11
 	JZ         idle
 
@@ -17690,8 +18060,8 @@ loop:
 idle:
 	MOVQ         AX, R9
 	XORQ         R10, R10
-	MOVQ         24(SP), R11
-	MOVQ         $0x00000000, 24(SP)
+	MOVQ         48(SP), R11
+	MOVQ         $0x00000000, 48(SP)
 	TESTQ        R11, R11
 	JNZ          loop
 	MOVQ         96(AX), R11
@@ -17746,7 +18116,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 192(AX), Z28
+	VBROADCASTSS 216(AX), Z28
 	VMULPS       Z28, Z0, Z0
 	VMULPS       Z28, Z1, Z1
 	VMULPS       Z28, Z2, Z2
@@ -17831,7 +18201,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 196(AX), Z28
+	VBROADCASTSS 220(AX), Z28
 	MOVQ         BX, DX
 	VFMADD231PS  (DX), Z28, K1, Z0
 	VFMADD231PS  64(DX), Z28, K2, Z1
@@ -17924,171 +18294,165 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    16(SP), DX
+	MOVQ    40(SP), DX
 	MOVQ    $-1, R9
 	BZHIQ   CX, R9, R9
 	MOVQ    BX, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x10, R10
-	KMOVW   R10, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
 	VMOVUPS Z0, K1, (CX)
 	VMOVUPS Z1, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x10, R10
-	KMOVW   R10, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
 	VMOVUPS Z2, K1, (CX)
 	VMOVUPS Z3, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x10, R10
-	KMOVW   R10, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
 	VMOVUPS Z4, K1, (CX)
 	VMOVUPS Z5, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x10, R10
-	KMOVW   R10, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
 	VMOVUPS Z6, K1, (CX)
 	VMOVUPS Z7, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x10, R10
-	KMOVW   R10, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
 	VMOVUPS Z8, K1, (CX)
 	VMOVUPS Z9, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x10, R10
-	KMOVW   R10, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
 	VMOVUPS Z10, K1, (CX)
 	VMOVUPS Z11, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x10, R10
-	KMOVW   R10, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
 	VMOVUPS Z12, K1, (CX)
 	VMOVUPS Z13, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x10, R10
-	KMOVW   R10, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
 	VMOVUPS Z14, K1, (CX)
 	VMOVUPS Z15, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x10, R10
-	KMOVW   R10, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
 	VMOVUPS Z16, K1, (CX)
 	VMOVUPS Z17, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x10, R10
-	KMOVW   R10, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
 	VMOVUPS Z18, K1, (CX)
 	VMOVUPS Z19, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x10, R10
-	KMOVW   R10, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
 	VMOVUPS Z20, K1, (CX)
 	VMOVUPS Z21, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x10, R10
-	KMOVW   R10, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
 	VMOVUPS Z22, K1, (CX)
 	VMOVUPS Z23, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x10, R10
-	KMOVW   R10, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
 	VMOVUPS Z24, K1, (CX)
 	VMOVUPS Z25, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x10, R10
-	KMOVW   R10, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
 	VMOVUPS Z26, K1, (CX)
 	VMOVUPS Z27, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 16(SP)
+	MOVQ    DX, 40(SP)
 
 stored:
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 8(SP)
+	MOVQ 192(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 16(SP)
+	MOVQ 200(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 24(SP)
+	MOVQ 208(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -18096,12 +18460,18 @@ stored:
 
 // func sTileByRow1x48AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·sTileByRow1x48AVX512(SB), NOSPLIT, $32-8
+TEXT ·sTileByRow1x48AVX512(SB), NOSPLIT, $56-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
 	MOVQ    (AX), CX
 	MOVQ    CX, 8(SP)
+	MOVQ    24(AX), CX
+	MOVQ    CX, 16(SP)
+	MOVQ    48(AX), CX
+	MOVQ    CX, 24(SP)
+	MOVQ    152(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -18109,40 +18479,40 @@ TEXT ·sTileByRow1x48AVX512(SB), NOSPLIT, $32-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 16(SP)
-	MOVQ    48(AX), BX
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), CX
 	SHLQ    $0x02, CX
 	MOVQ    80(AX), SI
 	SHLQ    $0x02, SI
-	MOVQ    88(AX), DI
-	SHLQ    $0x02, DI
+	MOVQ    88(AX), CX
+	SHLQ    $0x02, CX
 
 tile:
 	MOVQ       8(SP), CX
-	MOVQ       24(AX), DX
+	MOVQ       16(SP), DX
+	MOVQ       24(SP), BX
 	VPXORD     Z0, Z0, Z0
 	VPXORD     Z1, Z1, Z1
 	VPXORD     Z2, Z2, Z2
-	MOVQ       BX, R8
-	PREFETCHT0 (R8)
-	PREFETCHT0 64(R8)
-	PREFETCHT0 128(R8)
-	MOVQ       152(AX), R8
-	MOVQ       176(AX), R9
-	SHLQ       $0x02, R9
-	MOVQ       96(AX), R11
-	SHRQ       $0x01, R11
-	MOVQ       184(AX), R10
-	CMPQ       R10, R11
-	CMOVQGT    R11, R10
-	SUBQ       R10, R11
-	MOVQ       R11, 24(SP)
-	TESTQ      R10, R10
+	MOVQ       BX, DI
+	PREFETCHT0 (DI)
+	PREFETCHT0 64(DI)
+	PREFETCHT0 128(DI)
+	MOVQ       32(SP), DI
+	MOVQ       176(AX), R8
+	SHLQ       $0x02, R8
+	MOVQ       96(AX), R10
+	SHRQ       $0x01, R10
+	MOVQ       184(AX), R9
+	CMPQ       R9, R10
+	CMOVQGT    R10, R9
+	SUBQ       R9, R10
+	MOVQ       R10, 48(SP)
+	TESTQ      R9, R9
 	JZ         idle
 
 loop:
-	PREFETCHT1   (R8)
+	PREFETCHT1   (DI)
 	VMOVUPS      (DX), Z3
 	VMOVUPS      64(DX), Z4
 	VMOVUPS      128(DX), Z5
@@ -18159,20 +18529,20 @@ loop:
 	VFMADD231PS  Z6, Z5, Z2
 	LEAQ         (DX)(SI*2), DX
 	ADDQ         $0x08, CX
-	ADDQ         R9, R8
-	DECQ         R10
+	ADDQ         R8, DI
+	DECQ         R9
 	JNZ          loop
 
 	// the rounds that fetch nothing touch the argument block
 idle:
-	MOVQ         AX, R8
-	XORQ         R9, R9
-	MOVQ         24(SP), R10
-	MOVQ         $0x00000000, 24(SP)
-	TESTQ        R10, R10
+	MOVQ         AX, DI
+	XORQ         R8, R8
+	MOVQ         48(SP), R9
+	MOVQ         $0x00000000, 48(SP)
+	TESTQ        R9, R9
 	JNZ          loop
-	MOVQ         96(AX), R10
-	TESTQ        $0x00000001, R10
+	MOVQ         96(AX), R9
+	TESTQ        $0x00000001, R9
 	JZ           done
 	VMOVUPS      (DX), Z3
 	VMOVUPS      64(DX), Z4
@@ -18186,20 +18556,20 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 192(AX), Z3
+	VBROADCASTSS 216(AX), Z3
 	VMULPS       Z3, Z0, Z0
 	VMULPS       Z3, Z1, Z1
 	VMULPS       Z3, Z2, Z2
 
 scaled:
 	MOVQ   120(AX), DX
-	MOVQ   $-1, R8
-	BZHIQ  DX, R8, R8
-	KMOVW  R8, K1
-	SHRQ   $0x10, R8
-	KMOVW  R8, K2
-	SHRQ   $0x10, R8
-	KMOVW  R8, K3
+	MOVQ   $-1, DI
+	BZHIQ  DX, DI, DI
+	KMOVW  DI, K1
+	SHRQ   $0x10, DI
+	KMOVW  DI, K2
+	SHRQ   $0x10, DI
+	KMOVW  DI, K3
 	TESTQ  $0x00000002, CX
 	JZ     maskedadd
 	MOVQ   BX, DX
@@ -18210,7 +18580,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 196(AX), Z3
+	VBROADCASTSS 220(AX), Z3
 	MOVQ         BX, DX
 	VFMADD231PS  (DX), Z3, K1, Z0
 	VFMADD231PS  64(DX), Z3, K2, Z1
@@ -18227,31 +18597,38 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    16(SP), DX
-	MOVQ    $-1, R8
-	BZHIQ   CX, R8, R8
+	MOVQ    40(SP), DX
+	MOVQ    $-1, DI
+	BZHIQ   CX, DI, DI
 	MOVQ    BX, CX
-	MOVQ    DX, R9
-	SHRQ    $0x10, R9
-	ANDQ    R8, R9
-	KMOVW   R9, K1
-	SHRQ    $0x10, R9
-	KMOVW   R9, K2
-	SHRQ    $0x10, R9
-	KMOVW   R9, K3
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    DI, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
+	SHRQ    $0x10, BX
+	KMOVW   BX, K3
 	VMOVUPS Z0, K1, (CX)
 	VMOVUPS Z1, K2, 64(CX)
 	VMOVUPS Z2, K3, 128(CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 16(SP)
+	MOVQ    DX, 40(SP)
 
 stored:
-	ADDQ DI, BX
-
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 8(SP)
+	MOVQ 192(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 16(SP)
+	MOVQ 200(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 24(SP)
+	MOVQ 208(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -18259,12 +18636,18 @@ stored:
 
 // func sTileByRow2x48AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·sTileByRow2x48AVX512(SB), NOSPLIT, $32-8
+TEXT ·sTileByRow2x48AVX512(SB), NOSPLIT, $56-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
 	MOVQ    (AX), CX
 	MOVQ    CX, 8(SP)
+	MOVQ    24(AX), CX
+	MOVQ    CX, 16(SP)
+	MOVQ    48(AX), CX
+	MOVQ    CX, 24(SP)
+	MOVQ    152(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -18272,8 +18655,7 @@ TEXT ·sTileByRow2x48AVX512(SB), NOSPLIT, $32-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 16(SP)
-	MOVQ    48(AX), BX
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x02, SI
 	MOVQ    80(AX), DI
@@ -18283,7 +18665,8 @@ TEXT ·sTileByRow2x48AVX512(SB), NOSPLIT, $32-8
 
 tile:
 	MOVQ       8(SP), CX
-	MOVQ       24(AX), DX
+	MOVQ       16(SP), DX
+	MOVQ       24(SP), BX
 	VPXORD     Z0, Z0, Z0
 	VPXORD     Z1, Z1, Z1
 	VPXORD     Z2, Z2, Z2
@@ -18298,7 +18681,7 @@ tile:
 	PREFETCHT0 (R9)
 	PREFETCHT0 64(R9)
 	PREFETCHT0 128(R9)
-	MOVQ       152(AX), R9
+	MOVQ       32(SP), R9
 	MOVQ       176(AX), R10
 	SHLQ       $0x02, R10
 	MOVQ       96(AX), R12
@@ -18307,7 +18690,7 @@ tile:
 	CMPQ       R11, R12
 	CMOVQGT    R12, R11
 	SUBQ       R11, R12
-	MOVQ       R12, 24(SP)
+	MOVQ       R12, 48(SP)
 	TESTQ      R11, R11
 	JZ         idle
 
@@ -18345,8 +18728,8 @@ loop:
 idle:
 	MOVQ         AX, R9
 	XORQ         R10, R10
-	MOVQ         24(SP), R11
-	MOVQ         $0x00000000, 24(SP)
+	MOVQ         48(SP), R11
+	MOVQ         $0x00000000, 48(SP)
 	TESTQ        R11, R11
 	JNZ          loop
 	MOVQ         96(AX), R11
@@ -18368,7 +18751,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 192(AX), Z6
+	VBROADCASTSS 216(AX), Z6
 	VMULPS       Z6, Z0, Z0
 	VMULPS       Z6, Z1, Z1
 	VMULPS       Z6, Z2, Z2
@@ -18399,7 +18782,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 196(AX), Z6
+	VBROADCASTSS 220(AX), Z6
 	MOVQ         BX, DX
 	VFMADD231PS  (DX), Z6, K1, Z0
 	VFMADD231PS  64(DX), Z6, K2, Z1
@@ -18424,45 +18807,51 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    16(SP), DX
+	MOVQ    40(SP), DX
 	MOVQ    $-1, R9
 	BZHIQ   CX, R9, R9
 	MOVQ    BX, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x10, R10
-	KMOVW   R10, K2
-	SHRQ    $0x10, R10
-	KMOVW   R10, K3
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
+	SHRQ    $0x10, BX
+	KMOVW   BX, K3
 	VMOVUPS Z0, K1, (CX)
 	VMOVUPS Z1, K2, 64(CX)
 	VMOVUPS Z2, K3, 128(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x10, R10
-	KMOVW   R10, K2
-	SHRQ    $0x10, R10
-	KMOVW   R10, K3
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
+	SHRQ    $0x10, BX
+	KMOVW   BX, K3
 	VMOVUPS Z3, K1, (CX)
 	VMOVUPS Z4, K2, 64(CX)
 	VMOVUPS Z5, K3, 128(CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 16(SP)
+	MOVQ    DX, 40(SP)
 
 stored:
-	ADDQ R8, BX
-	ADDQ R8, BX
-
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 8(SP)
+	MOVQ 192(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 16(SP)
+	MOVQ 200(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 24(SP)
+	MOVQ 208(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -18470,12 +18859,18 @@ stored:
 
 // func sTileByRow3x48AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·sTileByRow3x48AVX512(SB), NOSPLIT, $32-8
+TEXT ·sTileByRow3x48AVX512(SB), NOSPLIT, $56-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
 	MOVQ    (AX), CX
 	MOVQ    CX, 8(SP)
+	MOVQ    24(AX), CX
+	MOVQ    CX, 16(SP)
+	MOVQ    48(AX), CX
+	MOVQ    CX, 24(SP)
+	MOVQ    152(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -18483,8 +18878,7 @@ TEXT ·sTileByRow3x48AVX512(SB), NOSPLIT, $32-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 16(SP)
-	MOVQ    48(AX), BX
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x02, SI
 	MOVQ    80(AX), DI
@@ -18494,7 +18888,8 @@ TEXT ·sTileByRow3x48AVX512(SB), NOSPLIT, $32-8
 
 tile:
 	MOVQ       8(SP), CX
-	MOVQ       24(AX), DX
+	MOVQ       16(SP), DX
+	MOVQ       24(SP), BX
 	VPXORD     Z0, Z0, Z0
 	VPXORD     Z1, Z1, Z1
 	VPXORD     Z2, Z2, Z2
@@ -18516,7 +18911,7 @@ tile:
 	PREFETCHT0 (R9)
 	PREFETCHT0 64(R9)
 	PREFETCHT0 128(R9)
-	MOVQ       152(AX), R9
+	MOVQ       32(SP), R9
 	MOVQ       176(AX), R10
 	SHLQ       $0x02, R10
 	MOVQ       96(AX), R12
@@ -18525,7 +18920,7 @@ tile:
 	CMPQ       R11, R12
 	CMOVQGT    R12, R11
 	SUBQ       R11, R12
-	MOVQ       R12, 24(SP)
+	MOVQ       R12, 48(SP)
 	TESTQ      R11, R11
 	JZ         idle
 
@@ -18571,8 +18966,8 @@ loop:
 idle:
 	MOVQ         AX, R9
 	XORQ         R10, R10
-	MOVQ         24(SP), R11
-	MOVQ         $0x00000000, 24(SP)
+	MOVQ         48(SP), R11
+	MOVQ         $0x00000000, 48(SP)
 	TESTQ        R11, R11
 	JNZ          loop
 	MOVQ         96(AX), R11
@@ -18598,7 +18993,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 192(AX), Z9
+	VBROADCASTSS 216(AX), Z9
 	VMULPS       Z9, Z0, Z0
 	VMULPS       Z9, Z1, Z1
 	VMULPS       Z9, Z2, Z2
@@ -18636,7 +19031,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 196(AX), Z9
+	VBROADCASTSS 220(AX), Z9
 	MOVQ         BX, DX
 	VFMADD231PS  (DX), Z9, K1, Z0
 	VFMADD231PS  64(DX), Z9, K2, Z1
@@ -18669,59 +19064,64 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    16(SP), DX
+	MOVQ    40(SP), DX
 	MOVQ    $-1, R9
 	BZHIQ   CX, R9, R9
 	MOVQ    BX, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x10, R10
-	KMOVW   R10, K2
-	SHRQ    $0x10, R10
-	KMOVW   R10, K3
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
+	SHRQ    $0x10, BX
+	KMOVW   BX, K3
 	VMOVUPS Z0, K1, (CX)
 	VMOVUPS Z1, K2, 64(CX)
 	VMOVUPS Z2, K3, 128(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x10, R10
-	KMOVW   R10, K2
-	SHRQ    $0x10, R10
-	KMOVW   R10, K3
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
+	SHRQ    $0x10, BX
+	KMOVW   BX, K3
 	VMOVUPS Z3, K1, (CX)
 	VMOVUPS Z4, K2, 64(CX)
 	VMOVUPS Z5, K3, 128(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x10, R10
-	KMOVW   R10, K2
-	SHRQ    $0x10, R10
-	KMOVW   R10, K3
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
+	SHRQ    $0x10, BX
+	KMOVW   BX, K3
 	VMOVUPS Z6, K1, (CX)
 	VMOVUPS Z7, K2, 64(CX)
 	VMOVUPS Z8, K3, 128(CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 16(SP)
+	MOVQ    DX, 40(SP)
 
 stored:
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 8(SP)
+	MOVQ 192(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 16(SP)
+	MOVQ 200(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 24(SP)
+	MOVQ 208(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -18729,12 +19129,18 @@ stored:
 
 // func sTileByRow4x48AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·sTileByRow4x48AVX512(SB), NOSPLIT, $32-8
+TEXT ·sTileByRow4x48AVX512(SB), NOSPLIT, $56-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
 	MOVQ    (AX), CX
 	MOVQ    CX, 8(SP)
+	MOVQ    24(AX), CX
+	MOVQ    CX, 16(SP)
+	MOVQ    48(AX), CX
+	MOVQ    CX, 24(SP)
+	MOVQ    152(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -18742,8 +19148,7 @@ TEXT ·sTileByRow4x48AVX512(SB), NOSPLIT, $32-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 16(SP)
-	MOVQ    48(AX), BX
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x02, SI
 	MOVQ    80(AX), DI
@@ -18754,7 +19159,8 @@ TEXT ·sTileByRow4x48AVX512(SB), NOSPLIT, $32-8
 
 tile:
 	MOVQ       8(SP), CX
-	MOVQ       24(AX), DX
+	MOVQ       16(SP), DX
+	MOVQ       24(SP), BX
 	VPXORD     Z0, Z0, Z0
 	VPXORD     Z1, Z1, Z1
 	VPXORD     Z2, Z2, Z2
@@ -18783,7 +19189,7 @@ tile:
 	PREFETCHT0 (R10)
 	PREFETCHT0 64(R10)
 	PREFETCHT0 128(R10)
-	MOVQ       152(AX), R10
+	MOVQ       32(SP), R10
 	MOVQ       176(AX), R11
 	SHLQ       $0x02, R11
 	MOVQ       96(AX), R13
@@ -18792,7 +19198,7 @@ tile:
 	CMPQ       R12, R13
 	CMOVQGT    R13, R12
 	SUBQ       R12, R13
-	MOVQ       R13, 24(SP)
+	MOVQ       R13, 48(SP)
 	TESTQ      R12, R12
 	JZ         idle
 
@@ -18846,8 +19252,8 @@ loop:
 idle:
 	MOVQ         AX, R10
 	XORQ         R11, R11
-	MOVQ         24(SP), R12
-	MOVQ         $0x00000000, 24(SP)
+	MOVQ         48(SP), R12
+	MOVQ         $0x00000000, 48(SP)
 	TESTQ        R12, R12
 	JNZ          loop
 	MOVQ         96(AX), R12
@@ -18877,7 +19283,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 192(AX), Z12
+	VBROADCASTSS 216(AX), Z12
 	VMULPS       Z12, Z0, Z0
 	VMULPS       Z12, Z1, Z1
 	VMULPS       Z12, Z2, Z2
@@ -18922,7 +19328,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 196(AX), Z12
+	VBROADCASTSS 220(AX), Z12
 	MOVQ         BX, DX
 	VFMADD231PS  (DX), Z12, K1, Z0
 	VFMADD231PS  64(DX), Z12, K2, Z1
@@ -18963,73 +19369,77 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    16(SP), DX
+	MOVQ    40(SP), DX
 	MOVQ    $-1, R10
 	BZHIQ   CX, R10, R10
 	MOVQ    BX, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x10, R11
-	KMOVW   R11, K2
-	SHRQ    $0x10, R11
-	KMOVW   R11, K3
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
+	SHRQ    $0x10, BX
+	KMOVW   BX, K3
 	VMOVUPS Z0, K1, (CX)
 	VMOVUPS Z1, K2, 64(CX)
 	VMOVUPS Z2, K3, 128(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x10, R11
-	KMOVW   R11, K2
-	SHRQ    $0x10, R11
-	KMOVW   R11, K3
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
+	SHRQ    $0x10, BX
+	KMOVW   BX, K3
 	VMOVUPS Z3, K1, (CX)
 	VMOVUPS Z4, K2, 64(CX)
 	VMOVUPS Z5, K3, 128(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x10, R11
-	KMOVW   R11, K2
-	SHRQ    $0x10, R11
-	KMOVW   R11, K3
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
+	SHRQ    $0x10, BX
+	KMOVW   BX, K3
 	VMOVUPS Z6, K1, (CX)
 	VMOVUPS Z7, K2, 64(CX)
 	VMOVUPS Z8, K3, 128(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x10, R11
-	KMOVW   R11, K2
-	SHRQ    $0x10, R11
-	KMOVW   R11, K3
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
+	SHRQ    $0x10, BX
+	KMOVW   BX, K3
 	VMOVUPS Z9, K1, (CX)
 	VMOVUPS Z10, K2, 64(CX)
 	VMOVUPS Z11, K3, 128(CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 16(SP)
+	MOVQ    DX, 40(SP)
 
 stored:
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 8(SP)
+	MOVQ 192(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 16(SP)
+	MOVQ 200(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 24(SP)
+	MOVQ 208(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -19037,12 +19447,18 @@ stored:
 
 // func sTileByRow5x48AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·sTileByRow5x48AVX512(SB), NOSPLIT, $32-8
+TEXT ·sTileByRow5x48AVX512(SB), NOSPLIT, $56-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
 	MOVQ    (AX), CX
 	MOVQ    CX, 8(SP)
+	MOVQ    24(AX), CX
+	MOVQ    CX, 16(SP)
+	MOVQ    48(AX), CX
+	MOVQ    CX, 24(SP)
+	MOVQ    152(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -19050,8 +19466,7 @@ TEXT ·sTileByRow5x48AVX512(SB), NOSPLIT, $32-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 16(SP)
-	MOVQ    48(AX), BX
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x02, SI
 	MOVQ    80(AX), DI
@@ -19062,7 +19477,8 @@ TEXT ·sTileByRow5x48AVX512(SB), NOSPLIT, $32-8
 
 tile:
 	MOVQ       8(SP), CX
-	MOVQ       24(AX), DX
+	MOVQ       16(SP), DX
+	MOVQ       24(SP), BX
 	VPXORD     Z0, Z0, Z0
 	VPXORD     Z1, Z1, Z1
 	VPXORD     Z2, Z2, Z2
@@ -19098,7 +19514,7 @@ tile:
 	PREFETCHT0 (R10)
 	PREFETCHT0 64(R10)
 	PREFETCHT0 128(R10)
-	MOVQ       152(AX), R10
+	MOVQ       32(SP), R10
 	MOVQ       176(AX), R11
 	SHLQ       $0x02, R11
 	MOVQ       96(AX), R13
@@ -19107,7 +19523,7 @@ tile:
 	CMPQ       R12, R13
 	CMOVQGT    R13, R12
 	SUBQ       R12, R13
-	MOVQ       R13, 24(SP)
+	MOVQ       R13, 48(SP)
 	TESTQ      R12, R12
 	JZ         idle
 
@@ -19169,8 +19585,8 @@ loop:
 idle:
 	MOVQ         AX, R10
 	XORQ         R11, R11
-	MOVQ         24(SP), R12
-	MOVQ         $0x00000000, 24(SP)
+	MOVQ         48(SP), R12
+	MOVQ         $0x00000000, 48(SP)
 	TESTQ        R12, R12
 	JNZ          loop
 	MOVQ         96(AX), R12
@@ -19204,7 +19620,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 192(AX), Z15
+	VBROADCASTSS 216(AX), Z15
 	VMULPS       Z15, Z0, Z0
 	VMULPS       Z15, Z1, Z1
 	VMULPS       Z15, Z2, Z2
@@ -19256,7 +19672,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 196(AX), Z15
+	VBROADCASTSS 220(AX), Z15
 	MOVQ         BX, DX
 	VFMADD231PS  (DX), Z15, K1, Z0
 	VFMADD231PS  64(DX), Z15, K2, Z1
@@ -19305,87 +19721,90 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    16(SP), DX
+	MOVQ    40(SP), DX
 	MOVQ    $-1, R10
 	BZHIQ   CX, R10, R10
 	MOVQ    BX, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x10, R11
-	KMOVW   R11, K2
-	SHRQ    $0x10, R11
-	KMOVW   R11, K3
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
+	SHRQ    $0x10, BX
+	KMOVW   BX, K3
 	VMOVUPS Z0, K1, (CX)
 	VMOVUPS Z1, K2, 64(CX)
 	VMOVUPS Z2, K3, 128(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x10, R11
-	KMOVW   R11, K2
-	SHRQ    $0x10, R11
-	KMOVW   R11, K3
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
+	SHRQ    $0x10, BX
+	KMOVW   BX, K3
 	VMOVUPS Z3, K1, (CX)
 	VMOVUPS Z4, K2, 64(CX)
 	VMOVUPS Z5, K3, 128(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x10, R11
-	KMOVW   R11, K2
-	SHRQ    $0x10, R11
-	KMOVW   R11, K3
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
+	SHRQ    $0x10, BX
+	KMOVW   BX, K3
 	VMOVUPS Z6, K1, (CX)
 	VMOVUPS Z7, K2, 64(CX)
 	VMOVUPS Z8, K3, 128(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x10, R11
-	KMOVW   R11, K2
-	SHRQ    $0x10, R11
-	KMOVW   R11, K3
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
+	SHRQ    $0x10, BX
+	KMOVW   BX, K3
 	VMOVUPS Z9, K1, (CX)
 	VMOVUPS Z10, K2, 64(CX)
 	VMOVUPS Z11, K3, 128(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x10, R11
-	KMOVW   R11, K2
-	SHRQ    $0x10, R11
-	KMOVW   R11, K3
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
+	SHRQ    $0x10, BX
+	KMOVW   BX, K3
 	VMOVUPS Z12, K1, (CX)
 	VMOVUPS Z13, K2, 64(CX)
 	VMOVUPS Z14, K3, 128(CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 16(SP)
+	MOVQ    DX, 40(SP)
 
 stored:
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 8(SP)
+	MOVQ 192(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 16(SP)
+	MOVQ 200(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 24(SP)
+	MOVQ 208(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -19393,12 +19812,18 @@ stored:
 
 // func sTileByRow6x48AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·sTileByRow6x48AVX512(SB), NOSPLIT, $32-8
+TEXT ·sTileByRow6x48AVX512(SB), NOSPLIT, $56-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
 	MOVQ    (AX), CX
 	MOVQ    CX, 8(SP)
+	MOVQ    24(AX), CX
+	MOVQ    CX, 16(SP)
+	MOVQ    48(AX), CX
+	MOVQ    CX, 24(SP)
+	MOVQ    152(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -19406,8 +19831,7 @@ TEXT ·sTileByRow6x48AVX512(SB), NOSPLIT, $32-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 16(SP)
-	MOVQ    48(AX), BX
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x02, SI
 	MOVQ    80(AX), DI
@@ -19418,7 +19842,8 @@ TEXT ·sTileByRow6x48AVX512(SB), NOSPLIT, $32-8
 
 tile:
 	MOVQ       8(SP), CX
-	MOVQ       24(AX), DX
+	MOVQ       16(SP), DX
+	MOVQ       24(SP), BX
 	LEAQ       (CX)(SI*4), R10
 	ADDQ       SI, R10
 	VPXORD     Z0, Z0, Z0
@@ -19463,7 +19888,7 @@ tile:
 	PREFETCHT0 (R11)
 	PREFETCHT0 64(R11)
 	PREFETCHT0 128(R11)
-	MOVQ       152(AX), R11
+	MOVQ       32(SP), R11
 	MOVQ       176(AX), R12
 	SHLQ       $0x02, R12
 	MOVQ       96(AX), R14
@@ -19472,7 +19897,7 @@ tile:
 	CMPQ       R13, R14
 	CMOVQGT    R14, R13
 	SUBQ       R13, R14
-	MOVQ       R14, 24(SP)
+	MOVQ       R14, 48(SP)
 	TESTQ      R13, R13
 	JZ         idle
 
@@ -19543,8 +19968,8 @@ loop:
 idle:
 	MOVQ         AX, R11
 	XORQ         R12, R12
-	MOVQ         24(SP), R13
-	MOVQ         $0x00000000, 24(SP)
+	MOVQ         48(SP), R13
+	MOVQ         $0x00000000, 48(SP)
 	TESTQ        R13, R13
 	JNZ          loop
 	MOVQ         96(AX), R13
@@ -19582,7 +20007,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 192(AX), Z18
+	VBROADCASTSS 216(AX), Z18
 	VMULPS       Z18, Z0, Z0
 	VMULPS       Z18, Z1, Z1
 	VMULPS       Z18, Z2, Z2
@@ -19641,7 +20066,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 196(AX), Z18
+	VBROADCASTSS 220(AX), Z18
 	MOVQ         BX, DX
 	VFMADD231PS  (DX), Z18, K1, Z0
 	VFMADD231PS  64(DX), Z18, K2, Z1
@@ -19698,101 +20123,103 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    16(SP), DX
+	MOVQ    40(SP), DX
 	MOVQ    $-1, R10
 	BZHIQ   CX, R10, R10
 	MOVQ    BX, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x10, R11
-	KMOVW   R11, K2
-	SHRQ    $0x10, R11
-	KMOVW   R11, K3
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
+	SHRQ    $0x10, BX
+	KMOVW   BX, K3
 	VMOVUPS Z0, K1, (CX)
 	VMOVUPS Z1, K2, 64(CX)
 	VMOVUPS Z2, K3, 128(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x10, R11
-	KMOVW   R11, K2
-	SHRQ    $0x10, R11
-	KMOVW   R11, K3
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
+	SHRQ    $0x10, BX
+	KMOVW   BX, K3
 	VMOVUPS Z3, K1, (CX)
 	VMOVUPS Z4, K2, 64(CX)
 	VMOVUPS Z5, K3, 128(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x10, R11
-	KMOVW   R11, K2
-	SHRQ    $0x10, R11
-	KMOVW   R11, K3
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
+	SHRQ    $0x10, BX
+	KMOVW   BX, K3
 	VMOVUPS Z6, K1, (CX)
 	VMOVUPS Z7, K2, 64(CX)
 	VMOVUPS Z8, K3, 128(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x10, R11
-	KMOVW   R11, K2
-	SHRQ    $0x10, R11
-	KMOVW   R11, K3
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
+	SHRQ    $0x10, BX
+	KMOVW   BX, K3
 	VMOVUPS Z9, K1, (CX)
 	VMOVUPS Z10, K2, 64(CX)
 	VMOVUPS Z11, K3, 128(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x10, R11
-	KMOVW   R11, K2
-	SHRQ    $0x10, R11
-	KMOVW   R11, K3
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
+	SHRQ    $0x10, BX
+	KMOVW   BX, K3
 	VMOVUPS Z12, K1, (CX)
 	VMOVUPS Z13, K2, 64(CX)
 	VMOVUPS Z14, K3, 128(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x10, R11
-	KMOVW   R11, K2
-	SHRQ    $0x10, R11
-	KMOVW   R11, K3
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
+	SHRQ    $0x10, BX
+	KMOVW   BX, K3
 	VMOVUPS Z15, K1, (CX)
 	VMOVUPS Z16, K2, 64(CX)
 	VMOVUPS Z17, K3, 128(CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 16(SP)
+	MOVQ    DX, 40(SP)
 
 stored:
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 8(SP)
+	MOVQ 192(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 16(SP)
+	MOVQ 200(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 24(SP)
+	MOVQ 208(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -19800,12 +20227,18 @@ stored:
 
 // func sTileByRow7x48AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·sTileByRow7x48AVX512(SB), NOSPLIT, $32-8
+TEXT ·sTileByRow7x48AVX512(SB), NOSPLIT, $56-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
 	MOVQ    (AX), CX
 	MOVQ    CX, 8(SP)
+	MOVQ    24(AX), CX
+	MOVQ    CX, 16(SP)
+	MOVQ    48(AX), CX
+	MOVQ    CX, 24(SP)
+	MOVQ    152(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -19813,8 +20246,7 @@ TEXT ·sTileByRow7x48AVX512(SB), NOSPLIT, $32-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 16(SP)
-	MOVQ    48(AX), BX
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x02, SI
 	MOVQ    80(AX), DI
@@ -19825,7 +20257,8 @@ TEXT ·sTileByRow7x48AVX512(SB), NOSPLIT, $32-8
 
 tile:
 	MOVQ       8(SP), CX
-	MOVQ       24(AX), DX
+	MOVQ       16(SP), DX
+	MOVQ       24(SP), BX
 	LEAQ       (CX)(SI*4), R10
 	ADDQ       SI, R10
 	VPXORD     Z0, Z0, Z0
@@ -19877,7 +20310,7 @@ tile:
 	PREFETCHT0 (R11)
 	PREFETCHT0 64(R11)
 	PREFETCHT0 128(R11)
-	MOVQ       152(AX), R11
+	MOVQ       32(SP), R11
 	MOVQ       176(AX), R12
 	SHLQ       $0x02, R12
 	MOVQ       96(AX), R14
@@ -19886,7 +20319,7 @@ tile:
 	CMPQ       R13, R14
 	CMOVQGT    R14, R13
 	SUBQ       R13, R14
-	MOVQ       R14, 24(SP)
+	MOVQ       R14, 48(SP)
 	TESTQ      R13, R13
 	JZ         idle
 
@@ -19965,8 +20398,8 @@ loop:
 idle:
 	MOVQ         AX, R11
 	XORQ         R12, R12
-	MOVQ         24(SP), R13
-	MOVQ         $0x00000000, 24(SP)
+	MOVQ         48(SP), R13
+	MOVQ         $0x00000000, 48(SP)
 	TESTQ        R13, R13
 	JNZ          loop
 	MOVQ         96(AX), R13
@@ -20008,7 +20441,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 192(AX), Z21
+	VBROADCASTSS 216(AX), Z21
 	VMULPS       Z21, Z0, Z0
 	VMULPS       Z21, Z1, Z1
 	VMULPS       Z21, Z2, Z2
@@ -20074,7 +20507,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 196(AX), Z21
+	VBROADCASTSS 220(AX), Z21
 	MOVQ         BX, DX
 	VFMADD231PS  (DX), Z21, K1, Z0
 	VFMADD231PS  64(DX), Z21, K2, Z1
@@ -20139,115 +20572,116 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    16(SP), DX
+	MOVQ    40(SP), DX
 	MOVQ    $-1, R10
 	BZHIQ   CX, R10, R10
 	MOVQ    BX, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x10, R11
-	KMOVW   R11, K2
-	SHRQ    $0x10, R11
-	KMOVW   R11, K3
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
+	SHRQ    $0x10, BX
+	KMOVW   BX, K3
 	VMOVUPS Z0, K1, (CX)
 	VMOVUPS Z1, K2, 64(CX)
 	VMOVUPS Z2, K3, 128(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x10, R11
-	KMOVW   R11, K2
-	SHRQ    $0x10, R11
-	KMOVW   R11, K3
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
+	SHRQ    $0x10, BX
+	KMOVW   BX, K3
 	VMOVUPS Z3, K1, (CX)
 	VMOVUPS Z4, K2, 64(CX)
 	VMOVUPS Z5, K3, 128(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x10, R11
-	KMOVW   R11, K2
-	SHRQ    $0x10, R11
-	KMOVW   R11, K3
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
+	SHRQ    $0x10, BX
+	KMOVW   BX, K3
 	VMOVUPS Z6, K1, (CX)
 	VMOVUPS Z7, K2, 64(CX)
 	VMOVUPS Z8, K3, 128(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x10, R11
-	KMOVW   R11, K2
-	SHRQ    $0x10, R11
-	KMOVW   R11, K3
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
+	SHRQ    $0x10, BX
+	KMOVW   BX, K3
 	VMOVUPS Z9, K1, (CX)
 	VMOVUPS Z10, K2, 64(CX)
 	VMOVUPS Z11, K3, 128(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x10, R11
-	KMOVW   R11, K2
-	SHRQ    $0x10, R11
-	KMOVW   R11, K3
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
+	SHRQ    $0x10, BX
+	KMOVW   BX, K3
 	VMOVUPS Z12, K1, (CX)
 	VMOVUPS Z13, K2, 64(CX)
 	VMOVUPS Z14, K3, 128(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x10, R11
-	KMOVW   R11, K2
-	SHRQ    $0x10, R11
-	KMOVW   R11, K3
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
+	SHRQ    $0x10, BX
+	KMOVW   BX, K3
 	VMOVUPS Z15, K1, (CX)
 	VMOVUPS Z16, K2, 64(CX)
 	VMOVUPS Z17, K3, 128(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x10, R11
-	KMOVW   R11, K2
-	SHRQ    $0x10, R11
-	KMOVW   R11, K3
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
+	SHRQ    $0x10, BX
+	KMOVW   BX, K3
 	VMOVUPS Z18, K1, (CX)
 	VMOVUPS Z19, K2, 64(CX)
 	VMOVUPS Z20, K3, 128(CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 16(SP)
+	MOVQ    DX, 40(SP)
 
 stored:
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 8(SP)
+	MOVQ 192(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 16(SP)
+	MOVQ 200(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 24(SP)
+	MOVQ 208(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -20255,12 +20689,18 @@ stored:
 
 // func sTileByRow8x48AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·sTileByRow8x48AVX512(SB), NOSPLIT, $32-8
+TEXT ·sTileByRow8x48AVX512(SB), NOSPLIT, $56-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
 	MOVQ    (AX), CX
 	MOVQ    CX, 8(SP)
+	MOVQ    24(AX), CX
+	MOVQ    CX, 16(SP)
+	MOVQ    48(AX), CX
+	MOVQ    CX, 24(SP)
+	MOVQ    152(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -20268,8 +20708,7 @@ TEXT ·sTileByRow8x48AVX512(SB), NOSPLIT, $32-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 16(SP)
-	MOVQ    48(AX), BX
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x02, SI
 	MOVQ    80(AX), DI
@@ -20280,7 +20719,8 @@ TEXT ·sTileByRow8x48AVX512(SB), NOSPLIT, $32-8
 
 tile:
 	MOVQ       8(SP), CX
-	MOVQ       24(AX), DX
+	MOVQ       16(SP), DX
+	MOVQ       24(SP), BX
 	LEAQ       (CX)(SI*4), R10
 	ADDQ       SI, R10
 	VPXORD     Z0, Z0, Z0
@@ -20339,7 +20779,7 @@ tile:
 	PREFETCHT0 (R11)
 	PREFETCHT0 64(R11)
 	PREFETCHT0 128(R11)
-	MOVQ       152(AX), R11
+	MOVQ       32(SP), R11
 	MOVQ       176(AX), R12
 	SHLQ       $0x02, R12
 	MOVQ       96(AX), R14
@@ -20348,7 +20788,7 @@ tile:
 	CMPQ       R13, R14
 	CMOVQGT    R14, R13
 	SUBQ       R13, R14
-	MOVQ       R14, 24(SP)
+	MOVQ       R14, 48(SP)
 	TESTQ      R13, R13
 	JZ         idle
 
@@ -20435,8 +20875,8 @@ loop:
 idle:
 	MOVQ         AX, R11
 	XORQ         R12, R12
-	MOVQ         24(SP), R13
-	MOVQ         $0x00000000, 24(SP)
+	MOVQ         48(SP), R13
+	MOVQ         $0x00000000, 48(SP)
 	TESTQ        R13, R13
 	JNZ          loop
 	MOVQ         96(AX), R13
@@ -20482,7 +20922,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 192(AX), Z24
+	VBROADCASTSS 216(AX), Z24
 	VMULPS       Z24, Z0, Z0
 	VMULPS       Z24, Z1, Z1
 	VMULPS       Z24, Z2, Z2
@@ -20555,7 +20995,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 196(AX), Z24
+	VBROADCASTSS 220(AX), Z24
 	MOVQ         BX, DX
 	VFMADD231PS  (DX), Z24, K1, Z0
 	VFMADD231PS  64(DX), Z24, K2, Z1
@@ -20628,129 +21068,129 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    16(SP), DX
+	MOVQ    40(SP), DX
 	MOVQ    $-1, R10
 	BZHIQ   CX, R10, R10
 	MOVQ    BX, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x10, R11
-	KMOVW   R11, K2
-	SHRQ    $0x10, R11
-	KMOVW   R11, K3
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
+	SHRQ    $0x10, BX
+	KMOVW   BX, K3
 	VMOVUPS Z0, K1, (CX)
 	VMOVUPS Z1, K2, 64(CX)
 	VMOVUPS Z2, K3, 128(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x10, R11
-	KMOVW   R11, K2
-	SHRQ    $0x10, R11
-	KMOVW   R11, K3
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
+	SHRQ    $0x10, BX
+	KMOVW   BX, K3
 	VMOVUPS Z3, K1, (CX)
 	VMOVUPS Z4, K2, 64(CX)
 	VMOVUPS Z5, K3, 128(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x10, R11
-	KMOVW   R11, K2
-	SHRQ    $0x10, R11
-	KMOVW   R11, K3
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
+	SHRQ    $0x10, BX
+	KMOVW   BX, K3
 	VMOVUPS Z6, K1, (CX)
 	VMOVUPS Z7, K2, 64(CX)
 	VMOVUPS Z8, K3, 128(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x10, R11
-	KMOVW   R11, K2
-	SHRQ    $0x10, R11
-	KMOVW   R11, K3
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
+	SHRQ    $0x10, BX
+	KMOVW   BX, K3
 	VMOVUPS Z9, K1, (CX)
 	VMOVUPS Z10, K2, 64(CX)
 	VMOVUPS Z11, K3, 128(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x10, R11
-	KMOVW   R11, K2
-	SHRQ    $0x10, R11
-	KMOVW   R11, K3
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
+	SHRQ    $0x10, BX
+	KMOVW   BX, K3
 	VMOVUPS Z12, K1, (CX)
 	VMOVUPS Z13, K2, 64(CX)
 	VMOVUPS Z14, K3, 128(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x10, R11
-	KMOVW   R11, K2
-	SHRQ    $0x10, R11
-	KMOVW   R11, K3
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
+	SHRQ    $0x10, BX
+	KMOVW   BX, K3
 	VMOVUPS Z15, K1, (CX)
 	VMOVUPS Z16, K2, 64(CX)
 	VMOVUPS Z17, K3, 128(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x10, R11
-	KMOVW   R11, K2
-	SHRQ    $0x10, R11
-	KMOVW   R11, K3
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
+	SHRQ    $0x10, BX
+	KMOVW   BX, K3
 	VMOVUPS Z18, K1, (CX)
 	VMOVUPS Z19, K2, 64(CX)
 	VMOVUPS Z20, K3, 128(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x10, R11
-	KMOVW   R11, K2
-	SHRQ    $0x10, R11
-	KMOVW   R11, K3
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
+	SHRQ    $0x10, BX
+	KMOVW   BX, K3
 	VMOVUPS Z21, K1, (CX)
 	VMOVUPS Z22, K2, 64(CX)
 	VMOVUPS Z23, K3, 128(CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 16(SP)
+	MOVQ    DX, 40(SP)
 
 stored:
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 8(SP)
+	MOVQ 192(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 16(SP)
+	MOVQ 200(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 24(SP)
+	MOVQ 208(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -20758,12 +21198,18 @@ stored:
 
 // func sTileByRow9x48AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·sTileByRow9x48AVX512(SB), NOSPLIT, $32-8
+TEXT ·sTileByRow9x48AVX512(SB), NOSPLIT, $56-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
 	MOVQ    (AX), CX
 	MOVQ    CX, 8(SP)
+	MOVQ    24(AX), CX
+	MOVQ    CX, 16(SP)
+	MOVQ    48(AX), CX
+	MOVQ    CX, 24(SP)
+	MOVQ    152(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -20771,8 +21217,7 @@ TEXT ·sTileByRow9x48AVX512(SB), NOSPLIT, $32-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 16(SP)
-	MOVQ    48(AX), BX
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x02, SI
 	MOVQ    80(AX), DI
@@ -20783,7 +21228,8 @@ TEXT ·sTileByRow9x48AVX512(SB), NOSPLIT, $32-8
 
 tile:
 	MOVQ       8(SP), CX
-	MOVQ       24(AX), DX
+	MOVQ       16(SP), DX
+	MOVQ       24(SP), BX
 	LEAQ       (CX)(SI*4), R10
 	ADDQ       SI, R10
 	VPXORD     Z0, Z0, Z0
@@ -20849,7 +21295,7 @@ tile:
 	PREFETCHT0 (R11)
 	PREFETCHT0 64(R11)
 	PREFETCHT0 128(R11)
-	MOVQ       152(AX), R11
+	MOVQ       32(SP), R11
 	MOVQ       176(AX), R12
 	SHLQ       $0x02, R12
 	MOVQ       96(AX), R14
@@ -20858,7 +21304,7 @@ tile:
 	CMPQ       R13, R14
 	CMOVQGT    R14, R13
 	SUBQ       R13, R14
-	MOVQ       R14, 24(SP)
+	MOVQ       R14, 48(SP)
 	TESTQ      R13, R13
 	JZ         idle
 
@@ -20953,8 +21399,8 @@ loop:
 idle:
 	MOVQ         AX, R11
 	XORQ         R12, R12
-	MOVQ         24(SP), R13
-	MOVQ         $0x00000000, 24(SP)
+	MOVQ         48(SP), R13
+	MOVQ         $0x00000000, 48(SP)
 	TESTQ        R13, R13
 	JNZ          loop
 	MOVQ         96(AX), R13
@@ -21004,7 +21450,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 192(AX), Z27
+	VBROADCASTSS 216(AX), Z27
 	VMULPS       Z27, Z0, Z0
 	VMULPS       Z27, Z1, Z1
 	VMULPS       Z27, Z2, Z2
@@ -21084,7 +21530,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 196(AX), Z27
+	VBROADCASTSS 220(AX), Z27
 	MOVQ         BX, DX
 	VFMADD231PS  (DX), Z27, K1, Z0
 	VFMADD231PS  64(DX), Z27, K2, Z1
@@ -21165,143 +21611,142 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    16(SP), DX
+	MOVQ    40(SP), DX
 	MOVQ    $-1, R10
 	BZHIQ   CX, R10, R10
 	MOVQ    BX, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x10, R11
-	KMOVW   R11, K2
-	SHRQ    $0x10, R11
-	KMOVW   R11, K3
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
+	SHRQ    $0x10, BX
+	KMOVW   BX, K3
 	VMOVUPS Z0, K1, (CX)
 	VMOVUPS Z1, K2, 64(CX)
 	VMOVUPS Z2, K3, 128(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x10, R11
-	KMOVW   R11, K2
-	SHRQ    $0x10, R11
-	KMOVW   R11, K3
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
+	SHRQ    $0x10, BX
+	KMOVW   BX, K3
 	VMOVUPS Z3, K1, (CX)
 	VMOVUPS Z4, K2, 64(CX)
 	VMOVUPS Z5, K3, 128(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x10, R11
-	KMOVW   R11, K2
-	SHRQ    $0x10, R11
-	KMOVW   R11, K3
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
+	SHRQ    $0x10, BX
+	KMOVW   BX, K3
 	VMOVUPS Z6, K1, (CX)
 	VMOVUPS Z7, K2, 64(CX)
 	VMOVUPS Z8, K3, 128(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x10, R11
-	KMOVW   R11, K2
-	SHRQ    $0x10, R11
-	KMOVW   R11, K3
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
+	SHRQ    $0x10, BX
+	KMOVW   BX, K3
 	VMOVUPS Z9, K1, (CX)
 	VMOVUPS Z10, K2, 64(CX)
 	VMOVUPS Z11, K3, 128(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x10, R11
-	KMOVW   R11, K2
-	SHRQ    $0x10, R11
-	KMOVW   R11, K3
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
+	SHRQ    $0x10, BX
+	KMOVW   BX, K3
 	VMOVUPS Z12, K1, (CX)
 	VMOVUPS Z13, K2, 64(CX)
 	VMOVUPS Z14, K3, 128(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x10, R11
-	KMOVW   R11, K2
-	SHRQ    $0x10, R11
-	KMOVW   R11, K3
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
+	SHRQ    $0x10, BX
+	KMOVW   BX, K3
 	VMOVUPS Z15, K1, (CX)
 	VMOVUPS Z16, K2, 64(CX)
 	VMOVUPS Z17, K3, 128(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x10, R11
-	KMOVW   R11, K2
-	SHRQ    $0x10, R11
-	KMOVW   R11, K3
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
+	SHRQ    $0x10, BX
+	KMOVW   BX, K3
 	VMOVUPS Z18, K1, (CX)
 	VMOVUPS Z19, K2, 64(CX)
 	VMOVUPS Z20, K3, 128(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x10, R11
-	KMOVW   R11, K2
-	SHRQ    $0x10, R11
-	KMOVW   R11, K3
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
+	SHRQ    $0x10, BX
+	KMOVW   BX, K3
 	VMOVUPS Z21, K1, (CX)
 	VMOVUPS Z22, K2, 64(CX)
 	VMOVUPS Z23, K3, 128(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x10, R11
-	KMOVW   R11, K2
-	SHRQ    $0x10, R11
-	KMOVW   R11, K3
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
+	SHRQ    $0x10, BX
+	KMOVW   BX, K3
 	VMOVUPS Z24, K1, (CX)
 	VMOVUPS Z25, K2, 64(CX)
 	VMOVUPS Z26, K3, 128(CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 16(SP)
+	MOVQ    DX, 40(SP)
 
 stored:
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 8(SP)
+	MOVQ 192(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 16(SP)
+	MOVQ 200(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 24(SP)
+	MOVQ 208(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -21309,12 +21754,18 @@ stored:
 
 // func sTileByCol1x48AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·sTileByCol1x48AVX512(SB), NOSPLIT, $32-8
+TEXT ·sTileByCol1x48AVX512(SB), NOSPLIT, $56-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
 	MOVQ    (AX), CX
 	MOVQ    CX, 8(SP)
+	MOVQ    24(AX), CX
+	MOVQ    CX, 16(SP)
+	MOVQ    48(AX), CX
+	MOVQ    CX, 24(SP)
+	MOVQ    152(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -21322,40 +21773,40 @@ TEXT ·sTileByCol1x48AVX512(SB), NOSPLIT, $32-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 16(SP)
-	MOVQ    48(AX), BX
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x02, SI
 	MOVQ    80(AX), DI
 	SHLQ    $0x02, DI
-	MOVQ    88(AX), R8
-	SHLQ    $0x02, R8
+	MOVQ    88(AX), CX
+	SHLQ    $0x02, CX
 
 tile:
 	MOVQ       8(SP), CX
-	MOVQ       24(AX), DX
+	MOVQ       16(SP), DX
+	MOVQ       24(SP), BX
 	VPXORD     Z0, Z0, Z0
 	VPXORD     Z1, Z1, Z1
 	VPXORD     Z2, Z2, Z2
-	MOVQ       BX, R9
-	PREFETCHT0 (R9)
-	PREFETCHT0 64(R9)
-	PREFETCHT0 128(R9)
-	MOVQ       152(AX), R9
-	MOVQ       176(AX), R10
-	SHLQ       $0x02, R10
-	MOVQ       96(AX), R12
-	SHRQ       $0x01, R12
-	MOVQ       184(AX), R11
-	CMPQ       R11, R12
-	CMOVQGT    R12, R11
-	SUBQ       R11, R12
-	MOVQ       R12, 24(SP)
-	TESTQ      R11, R11
+	MOVQ       BX, R8
+	PREFETCHT0 (R8)
+	PREFETCHT0 64(R8)
+	PREFETCHT0 128(R8)
+	MOVQ       32(SP), R8
+	MOVQ       176(AX), R9
+	SHLQ       $0x02, R9
+	MOVQ       96(AX), R11
+	SHRQ       $0x01, R11
+	MOVQ       184(AX), R10
+	CMPQ       R10, R11
+	CMOVQGT    R11, R10
+	SUBQ       R10, R11
+	MOVQ       R11, 48(SP)
+	TESTQ      R10, R10
 	JZ         idle
 
 loop:
-	PREFETCHT1   (R9)
+	PREFETCHT1   (R8)
 	VMOVUPS      (DX), Z3
 	VMOVUPS      64(DX), Z4
 	VMOVUPS      128(DX), Z5
@@ -21372,20 +21823,20 @@ loop:
 	VFMADD231PS  Z6, Z5, Z2
 	LEAQ         (DX)(DI*2), DX
 	LEAQ         (CX)(SI*2), CX
-	ADDQ         R10, R9
-	DECQ         R11
+	ADDQ         R9, R8
+	DECQ         R10
 	JNZ          loop
 
 	// the rounds that fetch nothing touch the argument block
 idle:
-	MOVQ         AX, R9
-	XORQ         R10, R10
-	MOVQ         24(SP), R11
-	MOVQ         $0x00000000, 24(SP)
-	TESTQ        R11, R11
+	MOVQ         AX, R8
+	XORQ         R9, R9
+	MOVQ         48(SP), R10
+	MOVQ         $0x00000000, 48(SP)
+	TESTQ        R10, R10
 	JNZ          loop
-	MOVQ         96(AX), R11
-	TESTQ        $0x00000001, R11
+	MOVQ         96(AX), R10
+	TESTQ        $0x00000001, R10
 	JZ           done
 	VMOVUPS      (DX), Z3
 	VMOVUPS      64(DX), Z4
@@ -21399,20 +21850,20 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 192(AX), Z3
+	VBROADCASTSS 216(AX), Z3
 	VMULPS       Z3, Z0, Z0
 	VMULPS       Z3, Z1, Z1
 	VMULPS       Z3, Z2, Z2
 
 scaled:
 	MOVQ   120(AX), DX
-	MOVQ   $-1, R9
-	BZHIQ  DX, R9, R9
-	KMOVW  R9, K1
-	SHRQ   $0x10, R9
-	KMOVW  R9, K2
-	SHRQ   $0x10, R9
-	KMOVW  R9, K3
+	MOVQ   $-1, R8
+	BZHIQ  DX, R8, R8
+	KMOVW  R8, K1
+	SHRQ   $0x10, R8
+	KMOVW  R8, K2
+	SHRQ   $0x10, R8
+	KMOVW  R8, K3
 	TESTQ  $0x00000002, CX
 	JZ     maskedadd
 	MOVQ   BX, DX
@@ -21423,7 +21874,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 196(AX), Z3
+	VBROADCASTSS 220(AX), Z3
 	MOVQ         BX, DX
 	VFMADD231PS  (DX), Z3, K1, Z0
 	VFMADD231PS  64(DX), Z3, K2, Z1
@@ -21440,31 +21891,38 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    16(SP), DX
-	MOVQ    $-1, R9
-	BZHIQ   CX, R9, R9
+	MOVQ    40(SP), DX
+	MOVQ    $-1, R8
+	BZHIQ   CX, R8, R8
 	MOVQ    BX, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x10, R10
-	KMOVW   R10, K2
-	SHRQ    $0x10, R10
-	KMOVW   R10, K3
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R8, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
+	SHRQ    $0x10, BX
+	KMOVW   BX, K3
 	VMOVUPS Z0, K1, (CX)
 	VMOVUPS Z1, K2, 64(CX)
 	VMOVUPS Z2, K3, 128(CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 16(SP)
+	MOVQ    DX, 40(SP)
 
 stored:
-	ADDQ R8, BX
-
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 8(SP)
+	MOVQ 192(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 16(SP)
+	MOVQ 200(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 24(SP)
+	MOVQ 208(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -21472,12 +21930,18 @@ stored:
 
 // func sTileByCol2x48AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·sTileByCol2x48AVX512(SB), NOSPLIT, $32-8
+TEXT ·sTileByCol2x48AVX512(SB), NOSPLIT, $56-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
 	MOVQ    (AX), CX
 	MOVQ    CX, 8(SP)
+	MOVQ    24(AX), CX
+	MOVQ    CX, 16(SP)
+	MOVQ    48(AX), CX
+	MOVQ    CX, 24(SP)
+	MOVQ    152(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -21485,8 +21949,7 @@ TEXT ·sTileByCol2x48AVX512(SB), NOSPLIT, $32-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 16(SP)
-	MOVQ    48(AX), BX
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x02, SI
 	MOVQ    80(AX), DI
@@ -21496,7 +21959,8 @@ TEXT ·sTileByCol2x48AVX512(SB), NOSPLIT, $32-8
 
 tile:
 	MOVQ       8(SP), CX
-	MOVQ       24(AX), DX
+	MOVQ       16(SP), DX
+	MOVQ       24(SP), BX
 	VPXORD     Z0, Z0, Z0
 	VPXORD     Z1, Z1, Z1
 	VPXORD     Z2, Z2, Z2
@@ -21511,7 +21975,7 @@ tile:
 	PREFETCHT0 (R9)
 	PREFETCHT0 64(R9)
 	PREFETCHT0 128(R9)
-	MOVQ       152(AX), R9
+	MOVQ       32(SP), R9
 	MOVQ       176(AX), R10
 	SHLQ       $0x02, R10
 	MOVQ       96(AX), R12
@@ -21520,7 +21984,7 @@ tile:
 	CMPQ       R11, R12
 	CMOVQGT    R12, R11
 	SUBQ       R11, R12
-	MOVQ       R12, 24(SP)
+	MOVQ       R12, 48(SP)
 	TESTQ      R11, R11
 	JZ         idle
 
@@ -21558,8 +22022,8 @@ loop:
 idle:
 	MOVQ         AX, R9
 	XORQ         R10, R10
-	MOVQ         24(SP), R11
-	MOVQ         $0x00000000, 24(SP)
+	MOVQ         48(SP), R11
+	MOVQ         $0x00000000, 48(SP)
 	TESTQ        R11, R11
 	JNZ          loop
 	MOVQ         96(AX), R11
@@ -21581,7 +22045,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 192(AX), Z6
+	VBROADCASTSS 216(AX), Z6
 	VMULPS       Z6, Z0, Z0
 	VMULPS       Z6, Z1, Z1
 	VMULPS       Z6, Z2, Z2
@@ -21612,7 +22076,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 196(AX), Z6
+	VBROADCASTSS 220(AX), Z6
 	MOVQ         BX, DX
 	VFMADD231PS  (DX), Z6, K1, Z0
 	VFMADD231PS  64(DX), Z6, K2, Z1
@@ -21637,45 +22101,51 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    16(SP), DX
+	MOVQ    40(SP), DX
 	MOVQ    $-1, R9
 	BZHIQ   CX, R9, R9
 	MOVQ    BX, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x10, R10
-	KMOVW   R10, K2
-	SHRQ    $0x10, R10
-	KMOVW   R10, K3
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
+	SHRQ    $0x10, BX
+	KMOVW   BX, K3
 	VMOVUPS Z0, K1, (CX)
 	VMOVUPS Z1, K2, 64(CX)
 	VMOVUPS Z2, K3, 128(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x10, R10
-	KMOVW   R10, K2
-	SHRQ    $0x10, R10
-	KMOVW   R10, K3
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
+	SHRQ    $0x10, BX
+	KMOVW   BX, K3
 	VMOVUPS Z3, K1, (CX)
 	VMOVUPS Z4, K2, 64(CX)
 	VMOVUPS Z5, K3, 128(CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 16(SP)
+	MOVQ    DX, 40(SP)
 
 stored:
-	ADDQ R8, BX
-	ADDQ R8, BX
-
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 8(SP)
+	MOVQ 192(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 16(SP)
+	MOVQ 200(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 24(SP)
+	MOVQ 208(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -21683,12 +22153,18 @@ stored:
 
 // func sTileByCol3x48AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·sTileByCol3x48AVX512(SB), NOSPLIT, $32-8
+TEXT ·sTileByCol3x48AVX512(SB), NOSPLIT, $56-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
 	MOVQ    (AX), CX
 	MOVQ    CX, 8(SP)
+	MOVQ    24(AX), CX
+	MOVQ    CX, 16(SP)
+	MOVQ    48(AX), CX
+	MOVQ    CX, 24(SP)
+	MOVQ    152(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -21696,8 +22172,7 @@ TEXT ·sTileByCol3x48AVX512(SB), NOSPLIT, $32-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 16(SP)
-	MOVQ    48(AX), BX
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x02, SI
 	MOVQ    80(AX), DI
@@ -21707,7 +22182,8 @@ TEXT ·sTileByCol3x48AVX512(SB), NOSPLIT, $32-8
 
 tile:
 	MOVQ       8(SP), CX
-	MOVQ       24(AX), DX
+	MOVQ       16(SP), DX
+	MOVQ       24(SP), BX
 	VPXORD     Z0, Z0, Z0
 	VPXORD     Z1, Z1, Z1
 	VPXORD     Z2, Z2, Z2
@@ -21729,7 +22205,7 @@ tile:
 	PREFETCHT0 (R9)
 	PREFETCHT0 64(R9)
 	PREFETCHT0 128(R9)
-	MOVQ       152(AX), R9
+	MOVQ       32(SP), R9
 	MOVQ       176(AX), R10
 	SHLQ       $0x02, R10
 	MOVQ       96(AX), R12
@@ -21738,7 +22214,7 @@ tile:
 	CMPQ       R11, R12
 	CMOVQGT    R12, R11
 	SUBQ       R11, R12
-	MOVQ       R12, 24(SP)
+	MOVQ       R12, 48(SP)
 	TESTQ      R11, R11
 	JZ         idle
 
@@ -21784,8 +22260,8 @@ loop:
 idle:
 	MOVQ         AX, R9
 	XORQ         R10, R10
-	MOVQ         24(SP), R11
-	MOVQ         $0x00000000, 24(SP)
+	MOVQ         48(SP), R11
+	MOVQ         $0x00000000, 48(SP)
 	TESTQ        R11, R11
 	JNZ          loop
 	MOVQ         96(AX), R11
@@ -21811,7 +22287,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 192(AX), Z9
+	VBROADCASTSS 216(AX), Z9
 	VMULPS       Z9, Z0, Z0
 	VMULPS       Z9, Z1, Z1
 	VMULPS       Z9, Z2, Z2
@@ -21849,7 +22325,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 196(AX), Z9
+	VBROADCASTSS 220(AX), Z9
 	MOVQ         BX, DX
 	VFMADD231PS  (DX), Z9, K1, Z0
 	VFMADD231PS  64(DX), Z9, K2, Z1
@@ -21882,59 +22358,64 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    16(SP), DX
+	MOVQ    40(SP), DX
 	MOVQ    $-1, R9
 	BZHIQ   CX, R9, R9
 	MOVQ    BX, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x10, R10
-	KMOVW   R10, K2
-	SHRQ    $0x10, R10
-	KMOVW   R10, K3
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
+	SHRQ    $0x10, BX
+	KMOVW   BX, K3
 	VMOVUPS Z0, K1, (CX)
 	VMOVUPS Z1, K2, 64(CX)
 	VMOVUPS Z2, K3, 128(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x10, R10
-	KMOVW   R10, K2
-	SHRQ    $0x10, R10
-	KMOVW   R10, K3
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
+	SHRQ    $0x10, BX
+	KMOVW   BX, K3
 	VMOVUPS Z3, K1, (CX)
 	VMOVUPS Z4, K2, 64(CX)
 	VMOVUPS Z5, K3, 128(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x10, R10
-	KMOVW   R10, K2
-	SHRQ    $0x10, R10
-	KMOVW   R10, K3
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
+	SHRQ    $0x10, BX
+	KMOVW   BX, K3
 	VMOVUPS Z6, K1, (CX)
 	VMOVUPS Z7, K2, 64(CX)
 	VMOVUPS Z8, K3, 128(CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 16(SP)
+	MOVQ    DX, 40(SP)
 
 stored:
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 8(SP)
+	MOVQ 192(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 16(SP)
+	MOVQ 200(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 24(SP)
+	MOVQ 208(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -21942,12 +22423,18 @@ stored:
 
 // func sTileByCol4x48AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·sTileByCol4x48AVX512(SB), NOSPLIT, $32-8
+TEXT ·sTileByCol4x48AVX512(SB), NOSPLIT, $56-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
 	MOVQ    (AX), CX
 	MOVQ    CX, 8(SP)
+	MOVQ    24(AX), CX
+	MOVQ    CX, 16(SP)
+	MOVQ    48(AX), CX
+	MOVQ    CX, 24(SP)
+	MOVQ    152(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -21955,8 +22442,7 @@ TEXT ·sTileByCol4x48AVX512(SB), NOSPLIT, $32-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 16(SP)
-	MOVQ    48(AX), BX
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x02, SI
 	MOVQ    80(AX), DI
@@ -21966,7 +22452,8 @@ TEXT ·sTileByCol4x48AVX512(SB), NOSPLIT, $32-8
 
 tile:
 	MOVQ       8(SP), CX
-	MOVQ       24(AX), DX
+	MOVQ       16(SP), DX
+	MOVQ       24(SP), BX
 	VPXORD     Z0, Z0, Z0
 	VPXORD     Z1, Z1, Z1
 	VPXORD     Z2, Z2, Z2
@@ -21995,7 +22482,7 @@ tile:
 	PREFETCHT0 (R9)
 	PREFETCHT0 64(R9)
 	PREFETCHT0 128(R9)
-	MOVQ       152(AX), R9
+	MOVQ       32(SP), R9
 	MOVQ       176(AX), R10
 	SHLQ       $0x02, R10
 	MOVQ       96(AX), R12
@@ -22004,7 +22491,7 @@ tile:
 	CMPQ       R11, R12
 	CMOVQGT    R12, R11
 	SUBQ       R11, R12
-	MOVQ       R12, 24(SP)
+	MOVQ       R12, 48(SP)
 	TESTQ      R11, R11
 	JZ         idle
 
@@ -22058,8 +22545,8 @@ loop:
 idle:
 	MOVQ         AX, R9
 	XORQ         R10, R10
-	MOVQ         24(SP), R11
-	MOVQ         $0x00000000, 24(SP)
+	MOVQ         48(SP), R11
+	MOVQ         $0x00000000, 48(SP)
 	TESTQ        R11, R11
 	JNZ          loop
 	MOVQ         96(AX), R11
@@ -22089,7 +22576,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 192(AX), Z12
+	VBROADCASTSS 216(AX), Z12
 	VMULPS       Z12, Z0, Z0
 	VMULPS       Z12, Z1, Z1
 	VMULPS       Z12, Z2, Z2
@@ -22134,7 +22621,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 196(AX), Z12
+	VBROADCASTSS 220(AX), Z12
 	MOVQ         BX, DX
 	VFMADD231PS  (DX), Z12, K1, Z0
 	VFMADD231PS  64(DX), Z12, K2, Z1
@@ -22175,73 +22662,77 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    16(SP), DX
+	MOVQ    40(SP), DX
 	MOVQ    $-1, R9
 	BZHIQ   CX, R9, R9
 	MOVQ    BX, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x10, R10
-	KMOVW   R10, K2
-	SHRQ    $0x10, R10
-	KMOVW   R10, K3
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
+	SHRQ    $0x10, BX
+	KMOVW   BX, K3
 	VMOVUPS Z0, K1, (CX)
 	VMOVUPS Z1, K2, 64(CX)
 	VMOVUPS Z2, K3, 128(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x10, R10
-	KMOVW   R10, K2
-	SHRQ    $0x10, R10
-	KMOVW   R10, K3
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
+	SHRQ    $0x10, BX
+	KMOVW   BX, K3
 	VMOVUPS Z3, K1, (CX)
 	VMOVUPS Z4, K2, 64(CX)
 	VMOVUPS Z5, K3, 128(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x10, R10
-	KMOVW   R10, K2
-	SHRQ    $0x10, R10
-	KMOVW   R10, K3
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
+	SHRQ    $0x10, BX
+	KMOVW   BX, K3
 	VMOVUPS Z6, K1, (CX)
 	VMOVUPS Z7, K2, 64(CX)
 	VMOVUPS Z8, K3, 128(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x10, R10
-	KMOVW   R10, K2
-	SHRQ    $0x10, R10
-	KMOVW   R10, K3
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
+	SHRQ    $0x10, BX
+	KMOVW   BX, K3
 	VMOVUPS Z9, K1, (CX)
 	VMOVUPS Z10, K2, 64(CX)
 	VMOVUPS Z11, K3, 128(CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 16(SP)
+	MOVQ    DX, 40(SP)
 
 stored:
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 8(SP)
+	MOVQ 192(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 16(SP)
+	MOVQ 200(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 24(SP)
+	MOVQ 208(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -22249,12 +22740,18 @@ stored:
 
 // func sTileByCol5x48AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·sTileByCol5x48AVX512(SB), NOSPLIT, $32-8
+TEXT ·sTileByCol5x48AVX512(SB), NOSPLIT, $56-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
 	MOVQ    (AX), CX
 	MOVQ    CX, 8(SP)
+	MOVQ    24(AX), CX
+	MOVQ    CX, 16(SP)
+	MOVQ    48(AX), CX
+	MOVQ    CX, 24(SP)
+	MOVQ    152(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -22262,8 +22759,7 @@ TEXT ·sTileByCol5x48AVX512(SB), NOSPLIT, $32-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 16(SP)
-	MOVQ    48(AX), BX
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x02, SI
 	MOVQ    80(AX), DI
@@ -22273,7 +22769,8 @@ TEXT ·sTileByCol5x48AVX512(SB), NOSPLIT, $32-8
 
 tile:
 	MOVQ       8(SP), CX
-	MOVQ       24(AX), DX
+	MOVQ       16(SP), DX
+	MOVQ       24(SP), BX
 	VPXORD     Z0, Z0, Z0
 	VPXORD     Z1, Z1, Z1
 	VPXORD     Z2, Z2, Z2
@@ -22309,7 +22806,7 @@ tile:
 	PREFETCHT0 (R9)
 	PREFETCHT0 64(R9)
 	PREFETCHT0 128(R9)
-	MOVQ       152(AX), R9
+	MOVQ       32(SP), R9
 	MOVQ       176(AX), R10
 	SHLQ       $0x02, R10
 	MOVQ       96(AX), R12
@@ -22318,7 +22815,7 @@ tile:
 	CMPQ       R11, R12
 	CMOVQGT    R12, R11
 	SUBQ       R11, R12
-	MOVQ       R12, 24(SP)
+	MOVQ       R12, 48(SP)
 	TESTQ      R11, R11
 	JZ         idle
 
@@ -22380,8 +22877,8 @@ loop:
 idle:
 	MOVQ         AX, R9
 	XORQ         R10, R10
-	MOVQ         24(SP), R11
-	MOVQ         $0x00000000, 24(SP)
+	MOVQ         48(SP), R11
+	MOVQ         $0x00000000, 48(SP)
 	TESTQ        R11, R11
 	JNZ          loop
 	MOVQ         96(AX), R11
@@ -22415,7 +22912,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 192(AX), Z15
+	VBROADCASTSS 216(AX), Z15
 	VMULPS       Z15, Z0, Z0
 	VMULPS       Z15, Z1, Z1
 	VMULPS       Z15, Z2, Z2
@@ -22467,7 +22964,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 196(AX), Z15
+	VBROADCASTSS 220(AX), Z15
 	MOVQ         BX, DX
 	VFMADD231PS  (DX), Z15, K1, Z0
 	VFMADD231PS  64(DX), Z15, K2, Z1
@@ -22516,87 +23013,90 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    16(SP), DX
+	MOVQ    40(SP), DX
 	MOVQ    $-1, R9
 	BZHIQ   CX, R9, R9
 	MOVQ    BX, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x10, R10
-	KMOVW   R10, K2
-	SHRQ    $0x10, R10
-	KMOVW   R10, K3
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
+	SHRQ    $0x10, BX
+	KMOVW   BX, K3
 	VMOVUPS Z0, K1, (CX)
 	VMOVUPS Z1, K2, 64(CX)
 	VMOVUPS Z2, K3, 128(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x10, R10
-	KMOVW   R10, K2
-	SHRQ    $0x10, R10
-	KMOVW   R10, K3
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
+	SHRQ    $0x10, BX
+	KMOVW   BX, K3
 	VMOVUPS Z3, K1, (CX)
 	VMOVUPS Z4, K2, 64(CX)
 	VMOVUPS Z5, K3, 128(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x10, R10
-	KMOVW   R10, K2
-	SHRQ    $0x10, R10
-	KMOVW   R10, K3
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
+	SHRQ    $0x10, BX
+	KMOVW   BX, K3
 	VMOVUPS Z6, K1, (CX)
 	VMOVUPS Z7, K2, 64(CX)
 	VMOVUPS Z8, K3, 128(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x10, R10
-	KMOVW   R10, K2
-	SHRQ    $0x10, R10
-	KMOVW   R10, K3
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
+	SHRQ    $0x10, BX
+	KMOVW   BX, K3
 	VMOVUPS Z9, K1, (CX)
 	VMOVUPS Z10, K2, 64(CX)
 	VMOVUPS Z11, K3, 128(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x10, R10
-	KMOVW   R10, K2
-	SHRQ    $0x10, R10
-	KMOVW   R10, K3
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
+	SHRQ    $0x10, BX
+	KMOVW   BX, K3
 	VMOVUPS Z12, K1, (CX)
 	VMOVUPS Z13, K2, 64(CX)
 	VMOVUPS Z14, K3, 128(CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 16(SP)
+	MOVQ    DX, 40(SP)
 
 stored:
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 8(SP)
+	MOVQ 192(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 16(SP)
+	MOVQ 200(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 24(SP)
+	MOVQ 208(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -22604,12 +23104,18 @@ stored:
 
 // func sTileByCol6x48AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·sTileByCol6x48AVX512(SB), NOSPLIT, $32-8
+TEXT ·sTileByCol6x48AVX512(SB), NOSPLIT, $56-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
 	MOVQ    (AX), CX
 	MOVQ    CX, 8(SP)
+	MOVQ    24(AX), CX
+	MOVQ    CX, 16(SP)
+	MOVQ    48(AX), CX
+	MOVQ    CX, 24(SP)
+	MOVQ    152(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -22617,8 +23123,7 @@ TEXT ·sTileByCol6x48AVX512(SB), NOSPLIT, $32-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 16(SP)
-	MOVQ    48(AX), BX
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x02, SI
 	MOVQ    80(AX), DI
@@ -22628,7 +23133,8 @@ TEXT ·sTileByCol6x48AVX512(SB), NOSPLIT, $32-8
 
 tile:
 	MOVQ       8(SP), CX
-	MOVQ       24(AX), DX
+	MOVQ       16(SP), DX
+	MOVQ       24(SP), BX
 	VPXORD     Z0, Z0, Z0
 	VPXORD     Z1, Z1, Z1
 	VPXORD     Z2, Z2, Z2
@@ -22671,7 +23177,7 @@ tile:
 	PREFETCHT0 (R9)
 	PREFETCHT0 64(R9)
 	PREFETCHT0 128(R9)
-	MOVQ       152(AX), R9
+	MOVQ       32(SP), R9
 	MOVQ       176(AX), R10
 	SHLQ       $0x02, R10
 	MOVQ       96(AX), R12
@@ -22680,7 +23186,7 @@ tile:
 	CMPQ       R11, R12
 	CMOVQGT    R12, R11
 	SUBQ       R11, R12
-	MOVQ       R12, 24(SP)
+	MOVQ       R12, 48(SP)
 	TESTQ      R11, R11
 	JZ         idle
 
@@ -22750,8 +23256,8 @@ loop:
 idle:
 	MOVQ         AX, R9
 	XORQ         R10, R10
-	MOVQ         24(SP), R11
-	MOVQ         $0x00000000, 24(SP)
+	MOVQ         48(SP), R11
+	MOVQ         $0x00000000, 48(SP)
 	TESTQ        R11, R11
 	JNZ          loop
 	MOVQ         96(AX), R11
@@ -22789,7 +23295,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 192(AX), Z18
+	VBROADCASTSS 216(AX), Z18
 	VMULPS       Z18, Z0, Z0
 	VMULPS       Z18, Z1, Z1
 	VMULPS       Z18, Z2, Z2
@@ -22848,7 +23354,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 196(AX), Z18
+	VBROADCASTSS 220(AX), Z18
 	MOVQ         BX, DX
 	VFMADD231PS  (DX), Z18, K1, Z0
 	VFMADD231PS  64(DX), Z18, K2, Z1
@@ -22905,101 +23411,103 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    16(SP), DX
+	MOVQ    40(SP), DX
 	MOVQ    $-1, R9
 	BZHIQ   CX, R9, R9
 	MOVQ    BX, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x10, R10
-	KMOVW   R10, K2
-	SHRQ    $0x10, R10
-	KMOVW   R10, K3
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
+	SHRQ    $0x10, BX
+	KMOVW   BX, K3
 	VMOVUPS Z0, K1, (CX)
 	VMOVUPS Z1, K2, 64(CX)
 	VMOVUPS Z2, K3, 128(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x10, R10
-	KMOVW   R10, K2
-	SHRQ    $0x10, R10
-	KMOVW   R10, K3
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
+	SHRQ    $0x10, BX
+	KMOVW   BX, K3
 	VMOVUPS Z3, K1, (CX)
 	VMOVUPS Z4, K2, 64(CX)
 	VMOVUPS Z5, K3, 128(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x10, R10
-	KMOVW   R10, K2
-	SHRQ    $0x10, R10
-	KMOVW   R10, K3
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
+	SHRQ    $0x10, BX
+	KMOVW   BX, K3
 	VMOVUPS Z6, K1, (CX)
 	VMOVUPS Z7, K2, 64(CX)
 	VMOVUPS Z8, K3, 128(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x10, R10
-	KMOVW   R10, K2
-	SHRQ    $0x10, R10
-	KMOVW   R10, K3
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
+	SHRQ    $0x10, BX
+	KMOVW   BX, K3
 	VMOVUPS Z9, K1, (CX)
 	VMOVUPS Z10, K2, 64(CX)
 	VMOVUPS Z11, K3, 128(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x10, R10
-	KMOVW   R10, K2
-	SHRQ    $0x10, R10
-	KMOVW   R10, K3
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
+	SHRQ    $0x10, BX
+	KMOVW   BX, K3
 	VMOVUPS Z12, K1, (CX)
 	VMOVUPS Z13, K2, 64(CX)
 	VMOVUPS Z14, K3, 128(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x10, R10
-	KMOVW   R10, K2
-	SHRQ    $0x10, R10
-	KMOVW   R10, K3
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
+	SHRQ    $0x10, BX
+	KMOVW   BX, K3
 	VMOVUPS Z15, K1, (CX)
 	VMOVUPS Z16, K2, 64(CX)
 	VMOVUPS Z17, K3, 128(CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 16(SP)
+	MOVQ    DX, 40(SP)
 
 stored:
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 8(SP)
+	MOVQ 192(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 16(SP)
+	MOVQ 200(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 24(SP)
+	MOVQ 208(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -23007,12 +23515,18 @@ stored:
 
 // func sTileByCol7x48AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·sTileByCol7x48AVX512(SB), NOSPLIT, $32-8
+TEXT ·sTileByCol7x48AVX512(SB), NOSPLIT, $56-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
 	MOVQ    (AX), CX
 	MOVQ    CX, 8(SP)
+	MOVQ    24(AX), CX
+	MOVQ    CX, 16(SP)
+	MOVQ    48(AX), CX
+	MOVQ    CX, 24(SP)
+	MOVQ    152(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -23020,8 +23534,7 @@ TEXT ·sTileByCol7x48AVX512(SB), NOSPLIT, $32-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 16(SP)
-	MOVQ    48(AX), BX
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x02, SI
 	MOVQ    80(AX), DI
@@ -23031,7 +23544,8 @@ TEXT ·sTileByCol7x48AVX512(SB), NOSPLIT, $32-8
 
 tile:
 	MOVQ       8(SP), CX
-	MOVQ       24(AX), DX
+	MOVQ       16(SP), DX
+	MOVQ       24(SP), BX
 	VPXORD     Z0, Z0, Z0
 	VPXORD     Z1, Z1, Z1
 	VPXORD     Z2, Z2, Z2
@@ -23081,7 +23595,7 @@ tile:
 	PREFETCHT0 (R9)
 	PREFETCHT0 64(R9)
 	PREFETCHT0 128(R9)
-	MOVQ       152(AX), R9
+	MOVQ       32(SP), R9
 	MOVQ       176(AX), R10
 	SHLQ       $0x02, R10
 	MOVQ       96(AX), R12
@@ -23090,7 +23604,7 @@ tile:
 	CMPQ       R11, R12
 	CMOVQGT    R12, R11
 	SUBQ       R11, R12
-	MOVQ       R12, 24(SP)
+	MOVQ       R12, 48(SP)
 	TESTQ      R11, R11
 	JZ         idle
 
@@ -23168,8 +23682,8 @@ loop:
 idle:
 	MOVQ         AX, R9
 	XORQ         R10, R10
-	MOVQ         24(SP), R11
-	MOVQ         $0x00000000, 24(SP)
+	MOVQ         48(SP), R11
+	MOVQ         $0x00000000, 48(SP)
 	TESTQ        R11, R11
 	JNZ          loop
 	MOVQ         96(AX), R11
@@ -23211,7 +23725,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 192(AX), Z21
+	VBROADCASTSS 216(AX), Z21
 	VMULPS       Z21, Z0, Z0
 	VMULPS       Z21, Z1, Z1
 	VMULPS       Z21, Z2, Z2
@@ -23277,7 +23791,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 196(AX), Z21
+	VBROADCASTSS 220(AX), Z21
 	MOVQ         BX, DX
 	VFMADD231PS  (DX), Z21, K1, Z0
 	VFMADD231PS  64(DX), Z21, K2, Z1
@@ -23342,115 +23856,116 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    16(SP), DX
+	MOVQ    40(SP), DX
 	MOVQ    $-1, R9
 	BZHIQ   CX, R9, R9
 	MOVQ    BX, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x10, R10
-	KMOVW   R10, K2
-	SHRQ    $0x10, R10
-	KMOVW   R10, K3
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
+	SHRQ    $0x10, BX
+	KMOVW   BX, K3
 	VMOVUPS Z0, K1, (CX)
 	VMOVUPS Z1, K2, 64(CX)
 	VMOVUPS Z2, K3, 128(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x10, R10
-	KMOVW   R10, K2
-	SHRQ    $0x10, R10
-	KMOVW   R10, K3
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
+	SHRQ    $0x10, BX
+	KMOVW   BX, K3
 	VMOVUPS Z3, K1, (CX)
 	VMOVUPS Z4, K2, 64(CX)
 	VMOVUPS Z5, K3, 128(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x10, R10
-	KMOVW   R10, K2
-	SHRQ    $0x10, R10
-	KMOVW   R10, K3
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
+	SHRQ    $0x10, BX
+	KMOVW   BX, K3
 	VMOVUPS Z6, K1, (CX)
 	VMOVUPS Z7, K2, 64(CX)
 	VMOVUPS Z8, K3, 128(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x10, R10
-	KMOVW   R10, K2
-	SHRQ    $0x10, R10
-	KMOVW   R10, K3
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
+	SHRQ    $0x10, BX
+	KMOVW   BX, K3
 	VMOVUPS Z9, K1, (CX)
 	VMOVUPS Z10, K2, 64(CX)
 	VMOVUPS Z11, K3, 128(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x10, R10
-	KMOVW   R10, K2
-	SHRQ    $0x10, R10
-	KMOVW   R10, K3
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
+	SHRQ    $0x10, BX
+	KMOVW   BX, K3
 	VMOVUPS Z12, K1, (CX)
 	VMOVUPS Z13, K2, 64(CX)
 	VMOVUPS Z14, K3, 128(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x10, R10
-	KMOVW   R10, K2
-	SHRQ    $0x10, R10
-	KMOVW   R10, K3
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
+	SHRQ    $0x10, BX
+	KMOVW   BX, K3
 	VMOVUPS Z15, K1, (CX)
 	VMOVUPS Z16, K2, 64(CX)
 	VMOVUPS Z17, K3, 128(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x10, R10
-	KMOVW   R10, K2
-	SHRQ    $0x10, R10
-	KMOVW   R10, K3
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
+	SHRQ    $0x10, BX
+	KMOVW   BX, K3
 	VMOVUPS Z18, K1, (CX)
 	VMOVUPS Z19, K2, 64(CX)
 	VMOVUPS Z20, K3, 128(CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 16(SP)
+	MOVQ    DX, 40(SP)
 
 stored:
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 8(SP)
+	MOVQ 192(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 16(SP)
+	MOVQ 200(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 24(SP)
+	MOVQ 208(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -23458,12 +23973,18 @@ stored:
 
 // func sTileByCol8x48AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·sTileByCol8x48AVX512(SB), NOSPLIT, $32-8
+TEXT ·sTileByCol8x48AVX512(SB), NOSPLIT, $56-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
 	MOVQ    (AX), CX
 	MOVQ    CX, 8(SP)
+	MOVQ    24(AX), CX
+	MOVQ    CX, 16(SP)
+	MOVQ    48(AX), CX
+	MOVQ    CX, 24(SP)
+	MOVQ    152(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -23471,8 +23992,7 @@ TEXT ·sTileByCol8x48AVX512(SB), NOSPLIT, $32-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 16(SP)
-	MOVQ    48(AX), BX
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x02, SI
 	MOVQ    80(AX), DI
@@ -23482,7 +24002,8 @@ TEXT ·sTileByCol8x48AVX512(SB), NOSPLIT, $32-8
 
 tile:
 	MOVQ       8(SP), CX
-	MOVQ       24(AX), DX
+	MOVQ       16(SP), DX
+	MOVQ       24(SP), BX
 	VPXORD     Z0, Z0, Z0
 	VPXORD     Z1, Z1, Z1
 	VPXORD     Z2, Z2, Z2
@@ -23539,7 +24060,7 @@ tile:
 	PREFETCHT0 (R9)
 	PREFETCHT0 64(R9)
 	PREFETCHT0 128(R9)
-	MOVQ       152(AX), R9
+	MOVQ       32(SP), R9
 	MOVQ       176(AX), R10
 	SHLQ       $0x02, R10
 	MOVQ       96(AX), R12
@@ -23548,7 +24069,7 @@ tile:
 	CMPQ       R11, R12
 	CMOVQGT    R12, R11
 	SUBQ       R11, R12
-	MOVQ       R12, 24(SP)
+	MOVQ       R12, 48(SP)
 	TESTQ      R11, R11
 	JZ         idle
 
@@ -23634,8 +24155,8 @@ loop:
 idle:
 	MOVQ         AX, R9
 	XORQ         R10, R10
-	MOVQ         24(SP), R11
-	MOVQ         $0x00000000, 24(SP)
+	MOVQ         48(SP), R11
+	MOVQ         $0x00000000, 48(SP)
 	TESTQ        R11, R11
 	JNZ          loop
 	MOVQ         96(AX), R11
@@ -23681,7 +24202,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 192(AX), Z24
+	VBROADCASTSS 216(AX), Z24
 	VMULPS       Z24, Z0, Z0
 	VMULPS       Z24, Z1, Z1
 	VMULPS       Z24, Z2, Z2
@@ -23754,7 +24275,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 196(AX), Z24
+	VBROADCASTSS 220(AX), Z24
 	MOVQ         BX, DX
 	VFMADD231PS  (DX), Z24, K1, Z0
 	VFMADD231PS  64(DX), Z24, K2, Z1
@@ -23827,129 +24348,129 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    16(SP), DX
+	MOVQ    40(SP), DX
 	MOVQ    $-1, R9
 	BZHIQ   CX, R9, R9
 	MOVQ    BX, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x10, R10
-	KMOVW   R10, K2
-	SHRQ    $0x10, R10
-	KMOVW   R10, K3
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
+	SHRQ    $0x10, BX
+	KMOVW   BX, K3
 	VMOVUPS Z0, K1, (CX)
 	VMOVUPS Z1, K2, 64(CX)
 	VMOVUPS Z2, K3, 128(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x10, R10
-	KMOVW   R10, K2
-	SHRQ    $0x10, R10
-	KMOVW   R10, K3
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
+	SHRQ    $0x10, BX
+	KMOVW   BX, K3
 	VMOVUPS Z3, K1, (CX)
 	VMOVUPS Z4, K2, 64(CX)
 	VMOVUPS Z5, K3, 128(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x10, R10
-	KMOVW   R10, K2
-	SHRQ    $0x10, R10
-	KMOVW   R10, K3
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
+	SHRQ    $0x10, BX
+	KMOVW   BX, K3
 	VMOVUPS Z6, K1, (CX)
 	VMOVUPS Z7, K2, 64(CX)
 	VMOVUPS Z8, K3, 128(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x10, R10
-	KMOVW   R10, K2
-	SHRQ    $0x10, R10
-	KMOVW   R10, K3
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
+	SHRQ    $0x10, BX
+	KMOVW   BX, K3
 	VMOVUPS Z9, K1, (CX)
 	VMOVUPS Z10, K2, 64(CX)
 	VMOVUPS Z11, K3, 128(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x10, R10
-	KMOVW   R10, K2
-	SHRQ    $0x10, R10
-	KMOVW   R10, K3
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
+	SHRQ    $0x10, BX
+	KMOVW   BX, K3
 	VMOVUPS Z12, K1, (CX)
 	VMOVUPS Z13, K2, 64(CX)
 	VMOVUPS Z14, K3, 128(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x10, R10
-	KMOVW   R10, K2
-	SHRQ    $0x10, R10
-	KMOVW   R10, K3
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
+	SHRQ    $0x10, BX
+	KMOVW   BX, K3
 	VMOVUPS Z15, K1, (CX)
 	VMOVUPS Z16, K2, 64(CX)
 	VMOVUPS Z17, K3, 128(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x10, R10
-	KMOVW   R10, K2
-	SHRQ    $0x10, R10
-	KMOVW   R10, K3
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
+	SHRQ    $0x10, BX
+	KMOVW   BX, K3
 	VMOVUPS Z18, K1, (CX)
 	VMOVUPS Z19, K2, 64(CX)
 	VMOVUPS Z20, K3, 128(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x10, R10
-	KMOVW   R10, K2
-	SHRQ    $0x10, R10
-	KMOVW   R10, K3
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
+	SHRQ    $0x10, BX
+	KMOVW   BX, K3
 	VMOVUPS Z21, K1, (CX)
 	VMOVUPS Z22, K2, 64(CX)
 	VMOVUPS Z23, K3, 128(CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 16(SP)
+	MOVQ    DX, 40(SP)
 
 stored:
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 8(SP)
+	MOVQ 192(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 16(SP)
+	MOVQ 200(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 24(SP)
+	MOVQ 208(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -23957,12 +24478,18 @@ stored:
 
 // func sTileByCol9x48AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·sTileByCol9x48AVX512(SB), NOSPLIT, $32-8
+TEXT ·sTileByCol9x48AVX512(SB), NOSPLIT, $56-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
 	MOVQ    (AX), CX
 	MOVQ    CX, 8(SP)
+	MOVQ    24(AX), CX
+	MOVQ    CX, 16(SP)
+	MOVQ    48(AX), CX
+	MOVQ    CX, 24(SP)
+	MOVQ    152(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -23970,8 +24497,7 @@ TEXT ·sTileByCol9x48AVX512(SB), NOSPLIT, $32-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 16(SP)
-	MOVQ    48(AX), BX
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x02, SI
 	MOVQ    80(AX), DI
@@ -23981,7 +24507,8 @@ TEXT ·sTileByCol9x48AVX512(SB), NOSPLIT, $32-8
 
 tile:
 	MOVQ       8(SP), CX
-	MOVQ       24(AX), DX
+	MOVQ       16(SP), DX
+	MOVQ       24(SP), BX
 	VPXORD     Z0, Z0, Z0
 	VPXORD     Z1, Z1, Z1
 	VPXORD     Z2, Z2, Z2
@@ -24045,7 +24572,7 @@ tile:
 	PREFETCHT0 (R9)
 	PREFETCHT0 64(R9)
 	PREFETCHT0 128(R9)
-	MOVQ       152(AX), R9
+	MOVQ       32(SP), R9
 	MOVQ       176(AX), R10
 	SHLQ       $0x02, R10
 	MOVQ       96(AX), R12
@@ -24054,7 +24581,7 @@ tile:
 	CMPQ       R11, R12
 	CMOVQGT    R12, R11
 	SUBQ       R11, R12
-	MOVQ       R12, 24(SP)
+	MOVQ       R12, 48(SP)
 	TESTQ      R11, R11
 	JZ         idle
 
@@ -24148,8 +24675,8 @@ loop:
 idle:
 	MOVQ         AX, R9
 	XORQ         R10, R10
-	MOVQ         24(SP), R11
-	MOVQ         $0x00000000, 24(SP)
+	MOVQ         48(SP), R11
+	MOVQ         $0x00000000, 48(SP)
 	TESTQ        R11, R11
 	JNZ          loop
 	MOVQ         96(AX), R11
@@ -24199,7 +24726,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 192(AX), Z27
+	VBROADCASTSS 216(AX), Z27
 	VMULPS       Z27, Z0, Z0
 	VMULPS       Z27, Z1, Z1
 	VMULPS       Z27, Z2, Z2
@@ -24279,7 +24806,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 196(AX), Z27
+	VBROADCASTSS 220(AX), Z27
 	MOVQ         BX, DX
 	VFMADD231PS  (DX), Z27, K1, Z0
 	VFMADD231PS  64(DX), Z27, K2, Z1
@@ -24360,143 +24887,142 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    16(SP), DX
+	MOVQ    40(SP), DX
 	MOVQ    $-1, R9
 	BZHIQ   CX, R9, R9
 	MOVQ    BX, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x10, R10
-	KMOVW   R10, K2
-	SHRQ    $0x10, R10
-	KMOVW   R10, K3
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
+	SHRQ    $0x10, BX
+	KMOVW   BX, K3
 	VMOVUPS Z0, K1, (CX)
 	VMOVUPS Z1, K2, 64(CX)
 	VMOVUPS Z2, K3, 128(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x10, R10
-	KMOVW   R10, K2
-	SHRQ    $0x10, R10
-	KMOVW   R10, K3
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
+	SHRQ    $0x10, BX
+	KMOVW   BX, K3
 	VMOVUPS Z3, K1, (CX)
 	VMOVUPS Z4, K2, 64(CX)
 	VMOVUPS Z5, K3, 128(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x10, R10
-	KMOVW   R10, K2
-	SHRQ    $0x10, R10
-	KMOVW   R10, K3
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
+	SHRQ    $0x10, BX
+	KMOVW   BX, K3
 	VMOVUPS Z6, K1, (CX)
 	VMOVUPS Z7, K2, 64(CX)
 	VMOVUPS Z8, K3, 128(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x10, R10
-	KMOVW   R10, K2
-	SHRQ    $0x10, R10
-	KMOVW   R10, K3
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
+	SHRQ    $0x10, BX
+	KMOVW   BX, K3
 	VMOVUPS Z9, K1, (CX)
 	VMOVUPS Z10, K2, 64(CX)
 	VMOVUPS Z11, K3, 128(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x10, R10
-	KMOVW   R10, K2
-	SHRQ    $0x10, R10
-	KMOVW   R10, K3
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
+	SHRQ    $0x10, BX
+	KMOVW   BX, K3
 	VMOVUPS Z12, K1, (CX)
 	VMOVUPS Z13, K2, 64(CX)
 	VMOVUPS Z14, K3, 128(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x10, R10
-	KMOVW   R10, K2
-	SHRQ    $0x10, R10
-	KMOVW   R10, K3
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
+	SHRQ    $0x10, BX
+	KMOVW   BX, K3
 	VMOVUPS Z15, K1, (CX)
 	VMOVUPS Z16, K2, 64(CX)
 	VMOVUPS Z17, K3, 128(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x10, R10
-	KMOVW   R10, K2
-	SHRQ    $0x10, R10
-	KMOVW   R10, K3
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
+	SHRQ    $0x10, BX
+	KMOVW   BX, K3
 	VMOVUPS Z18, K1, (CX)
 	VMOVUPS Z19, K2, 64(CX)
 	VMOVUPS Z20, K3, 128(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x10, R10
-	KMOVW   R10, K2
-	SHRQ    $0x10, R10
-	KMOVW   R10, K3
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
+	SHRQ    $0x10, BX
+	KMOVW   BX, K3
 	VMOVUPS Z21, K1, (CX)
 	VMOVUPS Z22, K2, 64(CX)
 	VMOVUPS Z23, K3, 128(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x10, R10
-	KMOVW   R10, K2
-	SHRQ    $0x10, R10
-	KMOVW   R10, K3
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x10, BX
+	KMOVW   BX, K2
+	SHRQ    $0x10, BX
+	KMOVW   BX, K3
 	VMOVUPS Z24, K1, (CX)
 	VMOVUPS Z25, K2, 64(CX)
 	VMOVUPS Z26, K3, 128(CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 16(SP)
+	MOVQ    DX, 40(SP)
 
 stored:
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 8(SP)
+	MOVQ 192(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 16(SP)
+	MOVQ 200(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 24(SP)
+	MOVQ 208(AX), CX
+	SHLQ $0x02, CX
+	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -31651,12 +32177,18 @@ loop:
 
 // func dTileByRow1x8AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·dTileByRow1x8AVX512(SB), NOSPLIT, $32-8
+TEXT ·dTileByRow1x8AVX512(SB), NOSPLIT, $56-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
 	MOVQ    (AX), CX
 	MOVQ    CX, 8(SP)
+	MOVQ    24(AX), CX
+	MOVQ    CX, 16(SP)
+	MOVQ    48(AX), CX
+	MOVQ    CX, 24(SP)
+	MOVQ    152(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -31664,56 +32196,56 @@ TEXT ·dTileByRow1x8AVX512(SB), NOSPLIT, $32-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 16(SP)
-	MOVQ    48(AX), BX
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), CX
 	SHLQ    $0x03, CX
 	MOVQ    80(AX), SI
 	SHLQ    $0x03, SI
-	MOVQ    88(AX), DI
-	SHLQ    $0x03, DI
+	MOVQ    88(AX), CX
+	SHLQ    $0x03, CX
 
 tile:
 	MOVQ       8(SP), CX
-	MOVQ       24(AX), DX
+	MOVQ       16(SP), DX
+	MOVQ       24(SP), BX
 	VPXORD     Z0, Z0, Z0
-	MOVQ       BX, R8
-	PREFETCHT0 (R8)
-	MOVQ       152(AX), R8
-	MOVQ       176(AX), R9
-	SHLQ       $0x03, R9
-	MOVQ       96(AX), R11
-	SHRQ       $0x01, R11
-	MOVQ       184(AX), R10
-	CMPQ       R10, R11
-	CMOVQGT    R11, R10
-	SUBQ       R10, R11
-	MOVQ       R11, 24(SP)
-	TESTQ      R10, R10
+	MOVQ       BX, DI
+	PREFETCHT0 (DI)
+	MOVQ       32(SP), DI
+	MOVQ       176(AX), R8
+	SHLQ       $0x03, R8
+	MOVQ       96(AX), R10
+	SHRQ       $0x01, R10
+	MOVQ       184(AX), R9
+	CMPQ       R9, R10
+	CMOVQGT    R10, R9
+	SUBQ       R9, R10
+	MOVQ       R10, 48(SP)
+	TESTQ      R9, R9
 	JZ         idle
 
 loop:
-	PREFETCHT1       (R8)
+	PREFETCHT1       (DI)
 	VMOVUPD          (DX), Z1
 	VFMADD231PD.BCST (CX), Z1, Z0
 	VMOVUPD          (DX)(SI*1), Z1
 	VFMADD231PD.BCST 8(CX), Z1, Z0
 	LEAQ             (DX)(SI*2), DX
 	ADDQ             $0x10, CX
-	ADDQ             R9, R8
-	DECQ             R10
+	ADDQ             R8, DI
+	DECQ             R9
 	JNZ              loop
 
 	// the rounds that fetch nothing touch the argument block
 idle:
-	MOVQ             AX, R8
-	XORQ             R9, R9
-	MOVQ             24(SP), R10
-	MOVQ             $0x00000000, 24(SP)
-	TESTQ            R10, R10
+	MOVQ             AX, DI
+	XORQ             R8, R8
+	MOVQ             48(SP), R9
+	MOVQ             $0x00000000, 48(SP)
+	TESTQ            R9, R9
 	JNZ              loop
-	MOVQ             96(AX), R10
-	TESTQ            $0x00000001, R10
+	MOVQ             96(AX), R9
+	TESTQ            $0x00000001, R9
 	JZ               done
 	VMOVUPD          (DX), Z1
 	VFMADD231PD.BCST (CX), Z1, Z0
@@ -31722,14 +32254,14 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 192(AX), Z1
+	VBROADCASTSD 216(AX), Z1
 	VMULPD       Z1, Z0, Z0
 
 scaled:
 	MOVQ   120(AX), DX
-	MOVQ   $-1, R8
-	BZHIQ  DX, R8, R8
-	KMOVW  R8, K1
+	MOVQ   $-1, DI
+	BZHIQ  DX, DI, DI
+	KMOVW  DI, K1
 	TESTQ  $0x00000002, CX
 	JZ     maskedadd
 	MOVQ   BX, DX
@@ -31738,7 +32270,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 200(AX), Z1
+	VBROADCASTSD 224(AX), Z1
 	MOVQ         BX, DX
 	VFMADD231PD  (DX), Z1, K1, Z0
 
@@ -31751,25 +32283,32 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    16(SP), DX
-	MOVQ    $-1, R8
-	BZHIQ   CX, R8, R8
+	MOVQ    40(SP), DX
+	MOVQ    $-1, DI
+	BZHIQ   CX, DI, DI
 	MOVQ    BX, CX
-	MOVQ    DX, R9
-	SHRQ    $0x10, R9
-	ANDQ    R8, R9
-	KMOVW   R9, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    DI, BX
+	KMOVW   BX, K1
 	VMOVUPD Z0, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 16(SP)
+	MOVQ    DX, 40(SP)
 
 stored:
-	ADDQ DI, BX
-
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 8(SP)
+	MOVQ 192(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 16(SP)
+	MOVQ 200(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 24(SP)
+	MOVQ 208(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -31777,12 +32316,18 @@ stored:
 
 // func dTileByRow2x8AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·dTileByRow2x8AVX512(SB), NOSPLIT, $32-8
+TEXT ·dTileByRow2x8AVX512(SB), NOSPLIT, $56-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
 	MOVQ    (AX), CX
 	MOVQ    CX, 8(SP)
+	MOVQ    24(AX), CX
+	MOVQ    CX, 16(SP)
+	MOVQ    48(AX), CX
+	MOVQ    CX, 24(SP)
+	MOVQ    152(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -31790,8 +32335,7 @@ TEXT ·dTileByRow2x8AVX512(SB), NOSPLIT, $32-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 16(SP)
-	MOVQ    48(AX), BX
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x03, SI
 	MOVQ    80(AX), DI
@@ -31801,14 +32345,15 @@ TEXT ·dTileByRow2x8AVX512(SB), NOSPLIT, $32-8
 
 tile:
 	MOVQ       8(SP), CX
-	MOVQ       24(AX), DX
+	MOVQ       16(SP), DX
+	MOVQ       24(SP), BX
 	VPXORD     Z0, Z0, Z0
 	VPXORD     Z1, Z1, Z1
 	MOVQ       BX, R9
 	PREFETCHT0 (R9)
 	ADDQ       R8, R9
 	PREFETCHT0 (R9)
-	MOVQ       152(AX), R9
+	MOVQ       32(SP), R9
 	MOVQ       176(AX), R10
 	SHLQ       $0x03, R10
 	MOVQ       96(AX), R12
@@ -31817,7 +32362,7 @@ tile:
 	CMPQ       R11, R12
 	CMOVQGT    R12, R11
 	SUBQ       R11, R12
-	MOVQ       R12, 24(SP)
+	MOVQ       R12, 48(SP)
 	TESTQ      R11, R11
 	JZ         idle
 
@@ -31839,8 +32384,8 @@ loop:
 idle:
 	MOVQ             AX, R9
 	XORQ             R10, R10
-	MOVQ             24(SP), R11
-	MOVQ             $0x00000000, 24(SP)
+	MOVQ             48(SP), R11
+	MOVQ             $0x00000000, 48(SP)
 	TESTQ            R11, R11
 	JNZ              loop
 	MOVQ             96(AX), R11
@@ -31854,7 +32399,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 192(AX), Z2
+	VBROADCASTSD 216(AX), Z2
 	VMULPD       Z2, Z0, Z0
 	VMULPD       Z2, Z1, Z1
 
@@ -31873,7 +32418,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 200(AX), Z2
+	VBROADCASTSD 224(AX), Z2
 	MOVQ         BX, DX
 	VFMADD231PD  (DX), Z2, K1, Z0
 	ADDQ         R8, DX
@@ -31890,33 +32435,39 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    16(SP), DX
+	MOVQ    40(SP), DX
 	MOVQ    $-1, R9
 	BZHIQ   CX, R9, R9
 	MOVQ    BX, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
 	VMOVUPD Z0, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
 	VMOVUPD Z1, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 16(SP)
+	MOVQ    DX, 40(SP)
 
 stored:
-	ADDQ R8, BX
-	ADDQ R8, BX
-
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 8(SP)
+	MOVQ 192(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 16(SP)
+	MOVQ 200(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 24(SP)
+	MOVQ 208(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -31924,12 +32475,18 @@ stored:
 
 // func dTileByRow3x8AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·dTileByRow3x8AVX512(SB), NOSPLIT, $32-8
+TEXT ·dTileByRow3x8AVX512(SB), NOSPLIT, $56-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
 	MOVQ    (AX), CX
 	MOVQ    CX, 8(SP)
+	MOVQ    24(AX), CX
+	MOVQ    CX, 16(SP)
+	MOVQ    48(AX), CX
+	MOVQ    CX, 24(SP)
+	MOVQ    152(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -31937,8 +32494,7 @@ TEXT ·dTileByRow3x8AVX512(SB), NOSPLIT, $32-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 16(SP)
-	MOVQ    48(AX), BX
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x03, SI
 	MOVQ    80(AX), DI
@@ -31948,7 +32504,8 @@ TEXT ·dTileByRow3x8AVX512(SB), NOSPLIT, $32-8
 
 tile:
 	MOVQ       8(SP), CX
-	MOVQ       24(AX), DX
+	MOVQ       16(SP), DX
+	MOVQ       24(SP), BX
 	VPXORD     Z0, Z0, Z0
 	VPXORD     Z1, Z1, Z1
 	VPXORD     Z2, Z2, Z2
@@ -31958,7 +32515,7 @@ tile:
 	PREFETCHT0 (R9)
 	ADDQ       R8, R9
 	PREFETCHT0 (R9)
-	MOVQ       152(AX), R9
+	MOVQ       32(SP), R9
 	MOVQ       176(AX), R10
 	SHLQ       $0x03, R10
 	MOVQ       96(AX), R12
@@ -31967,7 +32524,7 @@ tile:
 	CMPQ       R11, R12
 	CMOVQGT    R12, R11
 	SUBQ       R11, R12
-	MOVQ       R12, 24(SP)
+	MOVQ       R12, 48(SP)
 	TESTQ      R11, R11
 	JZ         idle
 
@@ -31991,8 +32548,8 @@ loop:
 idle:
 	MOVQ             AX, R9
 	XORQ             R10, R10
-	MOVQ             24(SP), R11
-	MOVQ             $0x00000000, 24(SP)
+	MOVQ             48(SP), R11
+	MOVQ             $0x00000000, 48(SP)
 	TESTQ            R11, R11
 	JNZ              loop
 	MOVQ             96(AX), R11
@@ -32007,7 +32564,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 192(AX), Z3
+	VBROADCASTSD 216(AX), Z3
 	VMULPD       Z3, Z0, Z0
 	VMULPD       Z3, Z1, Z1
 	VMULPD       Z3, Z2, Z2
@@ -32029,7 +32586,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 200(AX), Z3
+	VBROADCASTSD 224(AX), Z3
 	MOVQ         BX, DX
 	VFMADD231PD  (DX), Z3, K1, Z0
 	ADDQ         R8, DX
@@ -32050,41 +32607,46 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    16(SP), DX
+	MOVQ    40(SP), DX
 	MOVQ    $-1, R9
 	BZHIQ   CX, R9, R9
 	MOVQ    BX, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
 	VMOVUPD Z0, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
 	VMOVUPD Z1, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
 	VMOVUPD Z2, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 16(SP)
+	MOVQ    DX, 40(SP)
 
 stored:
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 8(SP)
+	MOVQ 192(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 16(SP)
+	MOVQ 200(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 24(SP)
+	MOVQ 208(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -32092,12 +32654,18 @@ stored:
 
 // func dTileByRow4x8AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·dTileByRow4x8AVX512(SB), NOSPLIT, $32-8
+TEXT ·dTileByRow4x8AVX512(SB), NOSPLIT, $56-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
 	MOVQ    (AX), CX
 	MOVQ    CX, 8(SP)
+	MOVQ    24(AX), CX
+	MOVQ    CX, 16(SP)
+	MOVQ    48(AX), CX
+	MOVQ    CX, 24(SP)
+	MOVQ    152(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -32105,8 +32673,7 @@ TEXT ·dTileByRow4x8AVX512(SB), NOSPLIT, $32-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 16(SP)
-	MOVQ    48(AX), BX
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x03, SI
 	MOVQ    80(AX), DI
@@ -32117,7 +32684,8 @@ TEXT ·dTileByRow4x8AVX512(SB), NOSPLIT, $32-8
 
 tile:
 	MOVQ       8(SP), CX
-	MOVQ       24(AX), DX
+	MOVQ       16(SP), DX
+	MOVQ       24(SP), BX
 	VPXORD     Z0, Z0, Z0
 	VPXORD     Z1, Z1, Z1
 	VPXORD     Z2, Z2, Z2
@@ -32130,7 +32698,7 @@ tile:
 	PREFETCHT0 (R10)
 	ADDQ       R8, R10
 	PREFETCHT0 (R10)
-	MOVQ       152(AX), R10
+	MOVQ       32(SP), R10
 	MOVQ       176(AX), R11
 	SHLQ       $0x03, R11
 	MOVQ       96(AX), R13
@@ -32139,7 +32707,7 @@ tile:
 	CMPQ       R12, R13
 	CMOVQGT    R13, R12
 	SUBQ       R12, R13
-	MOVQ       R13, 24(SP)
+	MOVQ       R13, 48(SP)
 	TESTQ      R12, R12
 	JZ         idle
 
@@ -32165,8 +32733,8 @@ loop:
 idle:
 	MOVQ             AX, R10
 	XORQ             R11, R11
-	MOVQ             24(SP), R12
-	MOVQ             $0x00000000, 24(SP)
+	MOVQ             48(SP), R12
+	MOVQ             $0x00000000, 48(SP)
 	TESTQ            R12, R12
 	JNZ              loop
 	MOVQ             96(AX), R12
@@ -32182,7 +32750,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 192(AX), Z4
+	VBROADCASTSD 216(AX), Z4
 	VMULPD       Z4, Z0, Z0
 	VMULPD       Z4, Z1, Z1
 	VMULPD       Z4, Z2, Z2
@@ -32207,7 +32775,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 200(AX), Z4
+	VBROADCASTSD 224(AX), Z4
 	MOVQ         BX, DX
 	VFMADD231PD  (DX), Z4, K1, Z0
 	ADDQ         R8, DX
@@ -32232,49 +32800,53 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    16(SP), DX
+	MOVQ    40(SP), DX
 	MOVQ    $-1, R10
 	BZHIQ   CX, R10, R10
 	MOVQ    BX, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
 	VMOVUPD Z0, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
 	VMOVUPD Z1, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
 	VMOVUPD Z2, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
 	VMOVUPD Z3, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 16(SP)
+	MOVQ    DX, 40(SP)
 
 stored:
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 8(SP)
+	MOVQ 192(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 16(SP)
+	MOVQ 200(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 24(SP)
+	MOVQ 208(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -32282,12 +32854,18 @@ stored:
 
 // func dTileByRow5x8AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·dTileByRow5x8AVX512(SB), NOSPLIT, $32-8
+TEXT ·dTileByRow5x8AVX512(SB), NOSPLIT, $56-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
 	MOVQ    (AX), CX
 	MOVQ    CX, 8(SP)
+	MOVQ    24(AX), CX
+	MOVQ    CX, 16(SP)
+	MOVQ    48(AX), CX
+	MOVQ    CX, 24(SP)
+	MOVQ    152(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -32295,8 +32873,7 @@ TEXT ·dTileByRow5x8AVX512(SB), NOSPLIT, $32-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 16(SP)
-	MOVQ    48(AX), BX
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x03, SI
 	MOVQ    80(AX), DI
@@ -32307,7 +32884,8 @@ TEXT ·dTileByRow5x8AVX512(SB), NOSPLIT, $32-8
 
 tile:
 	MOVQ       8(SP), CX
-	MOVQ       24(AX), DX
+	MOVQ       16(SP), DX
+	MOVQ       24(SP), BX
 	VPXORD     Z0, Z0, Z0
 	VPXORD     Z1, Z1, Z1
 	VPXORD     Z2, Z2, Z2
@@ -32323,7 +32901,7 @@ tile:
 	PREFETCHT0 (R10)
 	ADDQ       R8, R10
 	PREFETCHT0 (R10)
-	MOVQ       152(AX), R10
+	MOVQ       32(SP), R10
 	MOVQ       176(AX), R11
 	SHLQ       $0x03, R11
 	MOVQ       96(AX), R13
@@ -32332,7 +32910,7 @@ tile:
 	CMPQ       R12, R13
 	CMOVQGT    R13, R12
 	SUBQ       R12, R13
-	MOVQ       R13, 24(SP)
+	MOVQ       R13, 48(SP)
 	TESTQ      R12, R12
 	JZ         idle
 
@@ -32360,8 +32938,8 @@ loop:
 idle:
 	MOVQ             AX, R10
 	XORQ             R11, R11
-	MOVQ             24(SP), R12
-	MOVQ             $0x00000000, 24(SP)
+	MOVQ             48(SP), R12
+	MOVQ             $0x00000000, 48(SP)
 	TESTQ            R12, R12
 	JNZ              loop
 	MOVQ             96(AX), R12
@@ -32378,7 +32956,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 192(AX), Z5
+	VBROADCASTSD 216(AX), Z5
 	VMULPD       Z5, Z0, Z0
 	VMULPD       Z5, Z1, Z1
 	VMULPD       Z5, Z2, Z2
@@ -32406,7 +32984,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 200(AX), Z5
+	VBROADCASTSD 224(AX), Z5
 	MOVQ         BX, DX
 	VFMADD231PD  (DX), Z5, K1, Z0
 	ADDQ         R8, DX
@@ -32435,57 +33013,60 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    16(SP), DX
+	MOVQ    40(SP), DX
 	MOVQ    $-1, R10
 	BZHIQ   CX, R10, R10
 	MOVQ    BX, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
 	VMOVUPD Z0, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
 	VMOVUPD Z1, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
 	VMOVUPD Z2, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
 	VMOVUPD Z3, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
 	VMOVUPD Z4, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 16(SP)
+	MOVQ    DX, 40(SP)
 
 stored:
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 8(SP)
+	MOVQ 192(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 16(SP)
+	MOVQ 200(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 24(SP)
+	MOVQ 208(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -32493,12 +33074,18 @@ stored:
 
 // func dTileByRow6x8AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·dTileByRow6x8AVX512(SB), NOSPLIT, $32-8
+TEXT ·dTileByRow6x8AVX512(SB), NOSPLIT, $56-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
 	MOVQ    (AX), CX
 	MOVQ    CX, 8(SP)
+	MOVQ    24(AX), CX
+	MOVQ    CX, 16(SP)
+	MOVQ    48(AX), CX
+	MOVQ    CX, 24(SP)
+	MOVQ    152(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -32506,8 +33093,7 @@ TEXT ·dTileByRow6x8AVX512(SB), NOSPLIT, $32-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 16(SP)
-	MOVQ    48(AX), BX
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x03, SI
 	MOVQ    80(AX), DI
@@ -32518,7 +33104,8 @@ TEXT ·dTileByRow6x8AVX512(SB), NOSPLIT, $32-8
 
 tile:
 	MOVQ       8(SP), CX
-	MOVQ       24(AX), DX
+	MOVQ       16(SP), DX
+	MOVQ       24(SP), BX
 	LEAQ       (CX)(SI*4), R10
 	ADDQ       SI, R10
 	VPXORD     Z0, Z0, Z0
@@ -32539,7 +33126,7 @@ tile:
 	PREFETCHT0 (R11)
 	ADDQ       R8, R11
 	PREFETCHT0 (R11)
-	MOVQ       152(AX), R11
+	MOVQ       32(SP), R11
 	MOVQ       176(AX), R12
 	SHLQ       $0x03, R12
 	MOVQ       96(AX), R14
@@ -32548,7 +33135,7 @@ tile:
 	CMPQ       R13, R14
 	CMOVQGT    R14, R13
 	SUBQ       R13, R14
-	MOVQ       R14, 24(SP)
+	MOVQ       R14, 48(SP)
 	TESTQ      R13, R13
 	JZ         idle
 
@@ -32579,8 +33166,8 @@ loop:
 idle:
 	MOVQ             AX, R11
 	XORQ             R12, R12
-	MOVQ             24(SP), R13
-	MOVQ             $0x00000000, 24(SP)
+	MOVQ             48(SP), R13
+	MOVQ             $0x00000000, 48(SP)
 	TESTQ            R13, R13
 	JNZ              loop
 	MOVQ             96(AX), R13
@@ -32598,7 +33185,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 192(AX), Z6
+	VBROADCASTSD 216(AX), Z6
 	VMULPD       Z6, Z0, Z0
 	VMULPD       Z6, Z1, Z1
 	VMULPD       Z6, Z2, Z2
@@ -32629,7 +33216,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 200(AX), Z6
+	VBROADCASTSD 224(AX), Z6
 	MOVQ         BX, DX
 	VFMADD231PD  (DX), Z6, K1, Z0
 	ADDQ         R8, DX
@@ -32662,65 +33249,67 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    16(SP), DX
+	MOVQ    40(SP), DX
 	MOVQ    $-1, R10
 	BZHIQ   CX, R10, R10
 	MOVQ    BX, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
 	VMOVUPD Z0, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
 	VMOVUPD Z1, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
 	VMOVUPD Z2, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
 	VMOVUPD Z3, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
 	VMOVUPD Z4, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
 	VMOVUPD Z5, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 16(SP)
+	MOVQ    DX, 40(SP)
 
 stored:
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 8(SP)
+	MOVQ 192(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 16(SP)
+	MOVQ 200(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 24(SP)
+	MOVQ 208(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -32728,12 +33317,18 @@ stored:
 
 // func dTileByRow7x8AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·dTileByRow7x8AVX512(SB), NOSPLIT, $32-8
+TEXT ·dTileByRow7x8AVX512(SB), NOSPLIT, $56-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
 	MOVQ    (AX), CX
 	MOVQ    CX, 8(SP)
+	MOVQ    24(AX), CX
+	MOVQ    CX, 16(SP)
+	MOVQ    48(AX), CX
+	MOVQ    CX, 24(SP)
+	MOVQ    152(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -32741,8 +33336,7 @@ TEXT ·dTileByRow7x8AVX512(SB), NOSPLIT, $32-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 16(SP)
-	MOVQ    48(AX), BX
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x03, SI
 	MOVQ    80(AX), DI
@@ -32753,7 +33347,8 @@ TEXT ·dTileByRow7x8AVX512(SB), NOSPLIT, $32-8
 
 tile:
 	MOVQ       8(SP), CX
-	MOVQ       24(AX), DX
+	MOVQ       16(SP), DX
+	MOVQ       24(SP), BX
 	LEAQ       (CX)(SI*4), R10
 	ADDQ       SI, R10
 	VPXORD     Z0, Z0, Z0
@@ -32777,7 +33372,7 @@ tile:
 	PREFETCHT0 (R11)
 	ADDQ       R8, R11
 	PREFETCHT0 (R11)
-	MOVQ       152(AX), R11
+	MOVQ       32(SP), R11
 	MOVQ       176(AX), R12
 	SHLQ       $0x03, R12
 	MOVQ       96(AX), R14
@@ -32786,7 +33381,7 @@ tile:
 	CMPQ       R13, R14
 	CMOVQGT    R14, R13
 	SUBQ       R13, R14
-	MOVQ       R14, 24(SP)
+	MOVQ       R14, 48(SP)
 	TESTQ      R13, R13
 	JZ         idle
 
@@ -32819,8 +33414,8 @@ loop:
 idle:
 	MOVQ             AX, R11
 	XORQ             R12, R12
-	MOVQ             24(SP), R13
-	MOVQ             $0x00000000, 24(SP)
+	MOVQ             48(SP), R13
+	MOVQ             $0x00000000, 48(SP)
 	TESTQ            R13, R13
 	JNZ              loop
 	MOVQ             96(AX), R13
@@ -32839,7 +33434,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 192(AX), Z7
+	VBROADCASTSD 216(AX), Z7
 	VMULPD       Z7, Z0, Z0
 	VMULPD       Z7, Z1, Z1
 	VMULPD       Z7, Z2, Z2
@@ -32873,7 +33468,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 200(AX), Z7
+	VBROADCASTSD 224(AX), Z7
 	MOVQ         BX, DX
 	VFMADD231PD  (DX), Z7, K1, Z0
 	ADDQ         R8, DX
@@ -32910,73 +33505,74 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    16(SP), DX
+	MOVQ    40(SP), DX
 	MOVQ    $-1, R10
 	BZHIQ   CX, R10, R10
 	MOVQ    BX, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
 	VMOVUPD Z0, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
 	VMOVUPD Z1, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
 	VMOVUPD Z2, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
 	VMOVUPD Z3, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
 	VMOVUPD Z4, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
 	VMOVUPD Z5, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
 	VMOVUPD Z6, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 16(SP)
+	MOVQ    DX, 40(SP)
 
 stored:
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 8(SP)
+	MOVQ 192(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 16(SP)
+	MOVQ 200(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 24(SP)
+	MOVQ 208(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -32984,12 +33580,18 @@ stored:
 
 // func dTileByRow8x8AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·dTileByRow8x8AVX512(SB), NOSPLIT, $32-8
+TEXT ·dTileByRow8x8AVX512(SB), NOSPLIT, $56-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
 	MOVQ    (AX), CX
 	MOVQ    CX, 8(SP)
+	MOVQ    24(AX), CX
+	MOVQ    CX, 16(SP)
+	MOVQ    48(AX), CX
+	MOVQ    CX, 24(SP)
+	MOVQ    152(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -32997,8 +33599,7 @@ TEXT ·dTileByRow8x8AVX512(SB), NOSPLIT, $32-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 16(SP)
-	MOVQ    48(AX), BX
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x03, SI
 	MOVQ    80(AX), DI
@@ -33009,7 +33610,8 @@ TEXT ·dTileByRow8x8AVX512(SB), NOSPLIT, $32-8
 
 tile:
 	MOVQ       8(SP), CX
-	MOVQ       24(AX), DX
+	MOVQ       16(SP), DX
+	MOVQ       24(SP), BX
 	LEAQ       (CX)(SI*4), R10
 	ADDQ       SI, R10
 	VPXORD     Z0, Z0, Z0
@@ -33036,7 +33638,7 @@ tile:
 	PREFETCHT0 (R11)
 	ADDQ       R8, R11
 	PREFETCHT0 (R11)
-	MOVQ       152(AX), R11
+	MOVQ       32(SP), R11
 	MOVQ       176(AX), R12
 	SHLQ       $0x03, R12
 	MOVQ       96(AX), R14
@@ -33045,7 +33647,7 @@ tile:
 	CMPQ       R13, R14
 	CMOVQGT    R14, R13
 	SUBQ       R13, R14
-	MOVQ       R14, 24(SP)
+	MOVQ       R14, 48(SP)
 	TESTQ      R13, R13
 	JZ         idle
 
@@ -33080,8 +33682,8 @@ loop:
 idle:
 	MOVQ             AX, R11
 	XORQ             R12, R12
-	MOVQ             24(SP), R13
-	MOVQ             $0x00000000, 24(SP)
+	MOVQ             48(SP), R13
+	MOVQ             $0x00000000, 48(SP)
 	TESTQ            R13, R13
 	JNZ              loop
 	MOVQ             96(AX), R13
@@ -33101,7 +33703,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 192(AX), Z8
+	VBROADCASTSD 216(AX), Z8
 	VMULPD       Z8, Z0, Z0
 	VMULPD       Z8, Z1, Z1
 	VMULPD       Z8, Z2, Z2
@@ -33138,7 +33740,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 200(AX), Z8
+	VBROADCASTSD 224(AX), Z8
 	MOVQ         BX, DX
 	VFMADD231PD  (DX), Z8, K1, Z0
 	ADDQ         R8, DX
@@ -33179,81 +33781,81 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    16(SP), DX
+	MOVQ    40(SP), DX
 	MOVQ    $-1, R10
 	BZHIQ   CX, R10, R10
 	MOVQ    BX, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
 	VMOVUPD Z0, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
 	VMOVUPD Z1, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
 	VMOVUPD Z2, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
 	VMOVUPD Z3, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
 	VMOVUPD Z4, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
 	VMOVUPD Z5, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
 	VMOVUPD Z6, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
 	VMOVUPD Z7, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 16(SP)
+	MOVQ    DX, 40(SP)
 
 stored:
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 8(SP)
+	MOVQ 192(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 16(SP)
+	MOVQ 200(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 24(SP)
+	MOVQ 208(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -33261,12 +33863,18 @@ stored:
 
 // func dTileByRow9x8AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·dTileByRow9x8AVX512(SB), NOSPLIT, $32-8
+TEXT ·dTileByRow9x8AVX512(SB), NOSPLIT, $56-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
 	MOVQ    (AX), CX
 	MOVQ    CX, 8(SP)
+	MOVQ    24(AX), CX
+	MOVQ    CX, 16(SP)
+	MOVQ    48(AX), CX
+	MOVQ    CX, 24(SP)
+	MOVQ    152(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -33274,8 +33882,7 @@ TEXT ·dTileByRow9x8AVX512(SB), NOSPLIT, $32-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 16(SP)
-	MOVQ    48(AX), BX
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x03, SI
 	MOVQ    80(AX), DI
@@ -33286,7 +33893,8 @@ TEXT ·dTileByRow9x8AVX512(SB), NOSPLIT, $32-8
 
 tile:
 	MOVQ       8(SP), CX
-	MOVQ       24(AX), DX
+	MOVQ       16(SP), DX
+	MOVQ       24(SP), BX
 	LEAQ       (CX)(SI*4), R10
 	ADDQ       SI, R10
 	VPXORD     Z0, Z0, Z0
@@ -33316,7 +33924,7 @@ tile:
 	PREFETCHT0 (R11)
 	ADDQ       R8, R11
 	PREFETCHT0 (R11)
-	MOVQ       152(AX), R11
+	MOVQ       32(SP), R11
 	MOVQ       176(AX), R12
 	SHLQ       $0x03, R12
 	MOVQ       96(AX), R14
@@ -33325,7 +33933,7 @@ tile:
 	CMPQ       R13, R14
 	CMOVQGT    R14, R13
 	SUBQ       R13, R14
-	MOVQ       R14, 24(SP)
+	MOVQ       R14, 48(SP)
 	TESTQ      R13, R13
 	JZ         idle
 
@@ -33362,8 +33970,8 @@ loop:
 idle:
 	MOVQ             AX, R11
 	XORQ             R12, R12
-	MOVQ             24(SP), R13
-	MOVQ             $0x00000000, 24(SP)
+	MOVQ             48(SP), R13
+	MOVQ             $0x00000000, 48(SP)
 	TESTQ            R13, R13
 	JNZ              loop
 	MOVQ             96(AX), R13
@@ -33384,7 +33992,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 192(AX), Z9
+	VBROADCASTSD 216(AX), Z9
 	VMULPD       Z9, Z0, Z0
 	VMULPD       Z9, Z1, Z1
 	VMULPD       Z9, Z2, Z2
@@ -33424,7 +34032,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 200(AX), Z9
+	VBROADCASTSD 224(AX), Z9
 	MOVQ         BX, DX
 	VFMADD231PD  (DX), Z9, K1, Z0
 	ADDQ         R8, DX
@@ -33469,89 +34077,88 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    16(SP), DX
+	MOVQ    40(SP), DX
 	MOVQ    $-1, R10
 	BZHIQ   CX, R10, R10
 	MOVQ    BX, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
 	VMOVUPD Z0, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
 	VMOVUPD Z1, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
 	VMOVUPD Z2, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
 	VMOVUPD Z3, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
 	VMOVUPD Z4, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
 	VMOVUPD Z5, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
 	VMOVUPD Z6, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
 	VMOVUPD Z7, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
 	VMOVUPD Z8, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 16(SP)
+	MOVQ    DX, 40(SP)
 
 stored:
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 8(SP)
+	MOVQ 192(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 16(SP)
+	MOVQ 200(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 24(SP)
+	MOVQ 208(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -33559,12 +34166,18 @@ stored:
 
 // func dTileByRow10x8AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·dTileByRow10x8AVX512(SB), NOSPLIT, $32-8
+TEXT ·dTileByRow10x8AVX512(SB), NOSPLIT, $56-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
 	MOVQ    (AX), CX
 	MOVQ    CX, 8(SP)
+	MOVQ    24(AX), CX
+	MOVQ    CX, 16(SP)
+	MOVQ    48(AX), CX
+	MOVQ    CX, 24(SP)
+	MOVQ    152(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -33572,8 +34185,7 @@ TEXT ·dTileByRow10x8AVX512(SB), NOSPLIT, $32-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 16(SP)
-	MOVQ    48(AX), BX
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x03, SI
 	MOVQ    80(AX), DI
@@ -33584,7 +34196,8 @@ TEXT ·dTileByRow10x8AVX512(SB), NOSPLIT, $32-8
 
 tile:
 	MOVQ       8(SP), CX
-	MOVQ       24(AX), DX
+	MOVQ       16(SP), DX
+	MOVQ       24(SP), BX
 	LEAQ       (CX)(SI*4), R10
 	ADDQ       SI, R10
 	VPXORD     Z0, Z0, Z0
@@ -33617,7 +34230,7 @@ tile:
 	PREFETCHT0 (R11)
 	ADDQ       R8, R11
 	PREFETCHT0 (R11)
-	MOVQ       152(AX), R11
+	MOVQ       32(SP), R11
 	MOVQ       176(AX), R12
 	SHLQ       $0x03, R12
 	MOVQ       96(AX), R14
@@ -33626,7 +34239,7 @@ tile:
 	CMPQ       R13, R14
 	CMOVQGT    R14, R13
 	SUBQ       R13, R14
-	MOVQ       R14, 24(SP)
+	MOVQ       R14, 48(SP)
 	TESTQ      R13, R13
 	JZ         idle
 
@@ -33665,8 +34278,8 @@ loop:
 idle:
 	MOVQ             AX, R11
 	XORQ             R12, R12
-	MOVQ             24(SP), R13
-	MOVQ             $0x00000000, 24(SP)
+	MOVQ             48(SP), R13
+	MOVQ             $0x00000000, 48(SP)
 	TESTQ            R13, R13
 	JNZ              loop
 	MOVQ             96(AX), R13
@@ -33688,7 +34301,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 192(AX), Z10
+	VBROADCASTSD 216(AX), Z10
 	VMULPD       Z10, Z0, Z0
 	VMULPD       Z10, Z1, Z1
 	VMULPD       Z10, Z2, Z2
@@ -33731,7 +34344,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 200(AX), Z10
+	VBROADCASTSD 224(AX), Z10
 	MOVQ         BX, DX
 	VFMADD231PD  (DX), Z10, K1, Z0
 	ADDQ         R8, DX
@@ -33780,97 +34393,95 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    16(SP), DX
+	MOVQ    40(SP), DX
 	MOVQ    $-1, R10
 	BZHIQ   CX, R10, R10
 	MOVQ    BX, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
 	VMOVUPD Z0, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
 	VMOVUPD Z1, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
 	VMOVUPD Z2, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
 	VMOVUPD Z3, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
 	VMOVUPD Z4, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
 	VMOVUPD Z5, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
 	VMOVUPD Z6, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
 	VMOVUPD Z7, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
 	VMOVUPD Z8, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
 	VMOVUPD Z9, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 16(SP)
+	MOVQ    DX, 40(SP)
 
 stored:
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 8(SP)
+	MOVQ 192(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 16(SP)
+	MOVQ 200(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 24(SP)
+	MOVQ 208(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -33878,12 +34489,18 @@ stored:
 
 // func dTileByRow11x8AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·dTileByRow11x8AVX512(SB), NOSPLIT, $32-8
+TEXT ·dTileByRow11x8AVX512(SB), NOSPLIT, $56-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
 	MOVQ    (AX), CX
 	MOVQ    CX, 8(SP)
+	MOVQ    24(AX), CX
+	MOVQ    CX, 16(SP)
+	MOVQ    48(AX), CX
+	MOVQ    CX, 24(SP)
+	MOVQ    152(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -33891,8 +34508,7 @@ TEXT ·dTileByRow11x8AVX512(SB), NOSPLIT, $32-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 16(SP)
-	MOVQ    48(AX), BX
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x03, SI
 	MOVQ    80(AX), DI
@@ -33903,7 +34519,8 @@ TEXT ·dTileByRow11x8AVX512(SB), NOSPLIT, $32-8
 
 tile:
 	MOVQ       8(SP), CX
-	MOVQ       24(AX), DX
+	MOVQ       16(SP), DX
+	MOVQ       24(SP), BX
 	LEAQ       (CX)(SI*4), R10
 	ADDQ       SI, R10
 	LEAQ       (R10)(SI*4), R11
@@ -33941,7 +34558,7 @@ tile:
 	PREFETCHT0 (R12)
 	ADDQ       R8, R12
 	PREFETCHT0 (R12)
-	MOVQ       152(AX), R12
+	MOVQ       32(SP), R12
 	MOVQ       176(AX), R13
 	SHLQ       $0x03, R13
 	MOVQ       96(AX), R15
@@ -33950,7 +34567,7 @@ tile:
 	CMPQ       R14, R15
 	CMOVQGT    R15, R14
 	SUBQ       R14, R15
-	MOVQ       R15, 24(SP)
+	MOVQ       R15, 48(SP)
 	TESTQ      R14, R14
 	JZ         idle
 
@@ -33992,8 +34609,8 @@ loop:
 idle:
 	MOVQ             AX, R12
 	XORQ             R13, R13
-	MOVQ             24(SP), R14
-	MOVQ             $0x00000000, 24(SP)
+	MOVQ             48(SP), R14
+	MOVQ             $0x00000000, 48(SP)
 	TESTQ            R14, R14
 	JNZ              loop
 	MOVQ             96(AX), R14
@@ -34016,7 +34633,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 192(AX), Z11
+	VBROADCASTSD 216(AX), Z11
 	VMULPD       Z11, Z0, Z0
 	VMULPD       Z11, Z1, Z1
 	VMULPD       Z11, Z2, Z2
@@ -34062,7 +34679,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 200(AX), Z11
+	VBROADCASTSD 224(AX), Z11
 	MOVQ         BX, DX
 	VFMADD231PD  (DX), Z11, K1, Z0
 	ADDQ         R8, DX
@@ -34115,105 +34732,102 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    16(SP), DX
+	MOVQ    40(SP), DX
 	MOVQ    $-1, R10
 	BZHIQ   CX, R10, R10
 	MOVQ    BX, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
 	VMOVUPD Z0, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
 	VMOVUPD Z1, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
 	VMOVUPD Z2, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
 	VMOVUPD Z3, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
 	VMOVUPD Z4, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
 	VMOVUPD Z5, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
 	VMOVUPD Z6, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
 	VMOVUPD Z7, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
 	VMOVUPD Z8, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
 	VMOVUPD Z9, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
 	VMOVUPD Z10, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 16(SP)
+	MOVQ    DX, 40(SP)
 
 stored:
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 8(SP)
+	MOVQ 192(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 16(SP)
+	MOVQ 200(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 24(SP)
+	MOVQ 208(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -34221,12 +34835,18 @@ stored:
 
 // func dTileByRow12x8AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·dTileByRow12x8AVX512(SB), NOSPLIT, $32-8
+TEXT ·dTileByRow12x8AVX512(SB), NOSPLIT, $56-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
 	MOVQ    (AX), CX
 	MOVQ    CX, 8(SP)
+	MOVQ    24(AX), CX
+	MOVQ    CX, 16(SP)
+	MOVQ    48(AX), CX
+	MOVQ    CX, 24(SP)
+	MOVQ    152(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -34234,8 +34854,7 @@ TEXT ·dTileByRow12x8AVX512(SB), NOSPLIT, $32-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 16(SP)
-	MOVQ    48(AX), BX
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x03, SI
 	MOVQ    80(AX), DI
@@ -34246,7 +34865,8 @@ TEXT ·dTileByRow12x8AVX512(SB), NOSPLIT, $32-8
 
 tile:
 	MOVQ       8(SP), CX
-	MOVQ       24(AX), DX
+	MOVQ       16(SP), DX
+	MOVQ       24(SP), BX
 	LEAQ       (CX)(SI*4), R10
 	ADDQ       SI, R10
 	LEAQ       (R10)(SI*4), R11
@@ -34287,7 +34907,7 @@ tile:
 	PREFETCHT0 (R12)
 	ADDQ       R8, R12
 	PREFETCHT0 (R12)
-	MOVQ       152(AX), R12
+	MOVQ       32(SP), R12
 	MOVQ       176(AX), R13
 	SHLQ       $0x03, R13
 	MOVQ       96(AX), R15
@@ -34296,7 +34916,7 @@ tile:
 	CMPQ       R14, R15
 	CMOVQGT    R15, R14
 	SUBQ       R14, R15
-	MOVQ       R15, 24(SP)
+	MOVQ       R15, 48(SP)
 	TESTQ      R14, R14
 	JZ         idle
 
@@ -34340,8 +34960,8 @@ loop:
 idle:
 	MOVQ             AX, R12
 	XORQ             R13, R13
-	MOVQ             24(SP), R14
-	MOVQ             $0x00000000, 24(SP)
+	MOVQ             48(SP), R14
+	MOVQ             $0x00000000, 48(SP)
 	TESTQ            R14, R14
 	JNZ              loop
 	MOVQ             96(AX), R14
@@ -34365,7 +34985,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 192(AX), Z12
+	VBROADCASTSD 216(AX), Z12
 	VMULPD       Z12, Z0, Z0
 	VMULPD       Z12, Z1, Z1
 	VMULPD       Z12, Z2, Z2
@@ -34414,7 +35034,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 200(AX), Z12
+	VBROADCASTSD 224(AX), Z12
 	MOVQ         BX, DX
 	VFMADD231PD  (DX), Z12, K1, Z0
 	ADDQ         R8, DX
@@ -34471,113 +35091,109 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    16(SP), DX
+	MOVQ    40(SP), DX
 	MOVQ    $-1, R10
 	BZHIQ   CX, R10, R10
 	MOVQ    BX, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
 	VMOVUPD Z0, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
 	VMOVUPD Z1, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
 	VMOVUPD Z2, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
 	VMOVUPD Z3, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
 	VMOVUPD Z4, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
 	VMOVUPD Z5, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
 	VMOVUPD Z6, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
 	VMOVUPD Z7, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
 	VMOVUPD Z8, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
 	VMOVUPD Z9, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
 	VMOVUPD Z10, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
 	VMOVUPD Z11, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 16(SP)
+	MOVQ    DX, 40(SP)
 
 stored:
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 8(SP)
+	MOVQ 192(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 16(SP)
+	MOVQ 200(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 24(SP)
+	MOVQ 208(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -34585,12 +35201,18 @@ stored:
 
 // func dTileByRow13x8AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·dTileByRow13x8AVX512(SB), NOSPLIT, $32-8
+TEXT ·dTileByRow13x8AVX512(SB), NOSPLIT, $56-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
 	MOVQ    (AX), CX
 	MOVQ    CX, 8(SP)
+	MOVQ    24(AX), CX
+	MOVQ    CX, 16(SP)
+	MOVQ    48(AX), CX
+	MOVQ    CX, 24(SP)
+	MOVQ    152(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -34598,8 +35220,7 @@ TEXT ·dTileByRow13x8AVX512(SB), NOSPLIT, $32-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 16(SP)
-	MOVQ    48(AX), BX
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x03, SI
 	MOVQ    80(AX), DI
@@ -34610,7 +35231,8 @@ TEXT ·dTileByRow13x8AVX512(SB), NOSPLIT, $32-8
 
 tile:
 	MOVQ       8(SP), CX
-	MOVQ       24(AX), DX
+	MOVQ       16(SP), DX
+	MOVQ       24(SP), BX
 	LEAQ       (CX)(SI*4), R10
 	ADDQ       SI, R10
 	LEAQ       (R10)(SI*4), R11
@@ -34654,7 +35276,7 @@ tile:
 	PREFETCHT0 (R12)
 	ADDQ       R8, R12
 	PREFETCHT0 (R12)
-	MOVQ       152(AX), R12
+	MOVQ       32(SP), R12
 	MOVQ       176(AX), R13
 	SHLQ       $0x03, R13
 	MOVQ       96(AX), R15
@@ -34663,7 +35285,7 @@ tile:
 	CMPQ       R14, R15
 	CMOVQGT    R15, R14
 	SUBQ       R14, R15
-	MOVQ       R15, 24(SP)
+	MOVQ       R15, 48(SP)
 	TESTQ      R14, R14
 	JZ         idle
 
@@ -34709,8 +35331,8 @@ loop:
 idle:
 	MOVQ             AX, R12
 	XORQ             R13, R13
-	MOVQ             24(SP), R14
-	MOVQ             $0x00000000, 24(SP)
+	MOVQ             48(SP), R14
+	MOVQ             $0x00000000, 48(SP)
 	TESTQ            R14, R14
 	JNZ              loop
 	MOVQ             96(AX), R14
@@ -34735,7 +35357,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 192(AX), Z13
+	VBROADCASTSD 216(AX), Z13
 	VMULPD       Z13, Z0, Z0
 	VMULPD       Z13, Z1, Z1
 	VMULPD       Z13, Z2, Z2
@@ -34787,7 +35409,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 200(AX), Z13
+	VBROADCASTSD 224(AX), Z13
 	MOVQ         BX, DX
 	VFMADD231PD  (DX), Z13, K1, Z0
 	ADDQ         R8, DX
@@ -34848,121 +35470,116 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    16(SP), DX
+	MOVQ    40(SP), DX
 	MOVQ    $-1, R10
 	BZHIQ   CX, R10, R10
 	MOVQ    BX, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
 	VMOVUPD Z0, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
 	VMOVUPD Z1, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
 	VMOVUPD Z2, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
 	VMOVUPD Z3, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
 	VMOVUPD Z4, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
 	VMOVUPD Z5, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
 	VMOVUPD Z6, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
 	VMOVUPD Z7, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
 	VMOVUPD Z8, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
 	VMOVUPD Z9, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
 	VMOVUPD Z10, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
 	VMOVUPD Z11, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
 	VMOVUPD Z12, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 16(SP)
+	MOVQ    DX, 40(SP)
 
 stored:
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 8(SP)
+	MOVQ 192(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 16(SP)
+	MOVQ 200(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 24(SP)
+	MOVQ 208(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -34970,12 +35587,18 @@ stored:
 
 // func dTileByRow14x8AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·dTileByRow14x8AVX512(SB), NOSPLIT, $32-8
+TEXT ·dTileByRow14x8AVX512(SB), NOSPLIT, $56-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
 	MOVQ    (AX), CX
 	MOVQ    CX, 8(SP)
+	MOVQ    24(AX), CX
+	MOVQ    CX, 16(SP)
+	MOVQ    48(AX), CX
+	MOVQ    CX, 24(SP)
+	MOVQ    152(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -34983,8 +35606,7 @@ TEXT ·dTileByRow14x8AVX512(SB), NOSPLIT, $32-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 16(SP)
-	MOVQ    48(AX), BX
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x03, SI
 	MOVQ    80(AX), DI
@@ -34995,7 +35617,8 @@ TEXT ·dTileByRow14x8AVX512(SB), NOSPLIT, $32-8
 
 tile:
 	MOVQ       8(SP), CX
-	MOVQ       24(AX), DX
+	MOVQ       16(SP), DX
+	MOVQ       24(SP), BX
 	LEAQ       (CX)(SI*4), R10
 	ADDQ       SI, R10
 	LEAQ       (R10)(SI*4), R11
@@ -35042,7 +35665,7 @@ tile:
 	PREFETCHT0 (R12)
 	ADDQ       R8, R12
 	PREFETCHT0 (R12)
-	MOVQ       152(AX), R12
+	MOVQ       32(SP), R12
 	MOVQ       176(AX), R13
 	SHLQ       $0x03, R13
 	MOVQ       96(AX), R15
@@ -35051,7 +35674,7 @@ tile:
 	CMPQ       R14, R15
 	CMOVQGT    R15, R14
 	SUBQ       R14, R15
-	MOVQ       R15, 24(SP)
+	MOVQ       R15, 48(SP)
 	TESTQ      R14, R14
 	JZ         idle
 
@@ -35099,8 +35722,8 @@ loop:
 idle:
 	MOVQ             AX, R12
 	XORQ             R13, R13
-	MOVQ             24(SP), R14
-	MOVQ             $0x00000000, 24(SP)
+	MOVQ             48(SP), R14
+	MOVQ             $0x00000000, 48(SP)
 	TESTQ            R14, R14
 	JNZ              loop
 	MOVQ             96(AX), R14
@@ -35126,7 +35749,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 192(AX), Z14
+	VBROADCASTSD 216(AX), Z14
 	VMULPD       Z14, Z0, Z0
 	VMULPD       Z14, Z1, Z1
 	VMULPD       Z14, Z2, Z2
@@ -35181,7 +35804,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 200(AX), Z14
+	VBROADCASTSD 224(AX), Z14
 	MOVQ         BX, DX
 	VFMADD231PD  (DX), Z14, K1, Z0
 	ADDQ         R8, DX
@@ -35246,129 +35869,123 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    16(SP), DX
+	MOVQ    40(SP), DX
 	MOVQ    $-1, R10
 	BZHIQ   CX, R10, R10
 	MOVQ    BX, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
 	VMOVUPD Z0, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
 	VMOVUPD Z1, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
 	VMOVUPD Z2, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
 	VMOVUPD Z3, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
 	VMOVUPD Z4, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
 	VMOVUPD Z5, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
 	VMOVUPD Z6, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
 	VMOVUPD Z7, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
 	VMOVUPD Z8, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
 	VMOVUPD Z9, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
 	VMOVUPD Z10, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
 	VMOVUPD Z11, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
 	VMOVUPD Z12, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
 	VMOVUPD Z13, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 16(SP)
+	MOVQ    DX, 40(SP)
 
 stored:
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 8(SP)
+	MOVQ 192(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 16(SP)
+	MOVQ 200(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 24(SP)
+	MOVQ 208(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -35376,12 +35993,18 @@ stored:
 
 // func dTileByCol1x8AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·dTileByCol1x8AVX512(SB), NOSPLIT, $32-8
+TEXT ·dTileByCol1x8AVX512(SB), NOSPLIT, $56-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
 	MOVQ    (AX), CX
 	MOVQ    CX, 8(SP)
+	MOVQ    24(AX), CX
+	MOVQ    CX, 16(SP)
+	MOVQ    48(AX), CX
+	MOVQ    CX, 24(SP)
+	MOVQ    152(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -35389,56 +36012,56 @@ TEXT ·dTileByCol1x8AVX512(SB), NOSPLIT, $32-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 16(SP)
-	MOVQ    48(AX), BX
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x03, SI
 	MOVQ    80(AX), DI
 	SHLQ    $0x03, DI
-	MOVQ    88(AX), R8
-	SHLQ    $0x03, R8
+	MOVQ    88(AX), CX
+	SHLQ    $0x03, CX
 
 tile:
 	MOVQ       8(SP), CX
-	MOVQ       24(AX), DX
+	MOVQ       16(SP), DX
+	MOVQ       24(SP), BX
 	VPXORD     Z0, Z0, Z0
-	MOVQ       BX, R9
-	PREFETCHT0 (R9)
-	MOVQ       152(AX), R9
-	MOVQ       176(AX), R10
-	SHLQ       $0x03, R10
-	MOVQ       96(AX), R12
-	SHRQ       $0x01, R12
-	MOVQ       184(AX), R11
-	CMPQ       R11, R12
-	CMOVQGT    R12, R11
-	SUBQ       R11, R12
-	MOVQ       R12, 24(SP)
-	TESTQ      R11, R11
+	MOVQ       BX, R8
+	PREFETCHT0 (R8)
+	MOVQ       32(SP), R8
+	MOVQ       176(AX), R9
+	SHLQ       $0x03, R9
+	MOVQ       96(AX), R11
+	SHRQ       $0x01, R11
+	MOVQ       184(AX), R10
+	CMPQ       R10, R11
+	CMOVQGT    R11, R10
+	SUBQ       R10, R11
+	MOVQ       R11, 48(SP)
+	TESTQ      R10, R10
 	JZ         idle
 
 loop:
-	PREFETCHT1       (R9)
+	PREFETCHT1       (R8)
 	VMOVUPD          (DX), Z1
 	VFMADD231PD.BCST (CX), Z1, Z0
 	VMOVUPD          (DX)(DI*1), Z1
 	VFMADD231PD.BCST (CX)(SI*1), Z1, Z0
 	LEAQ             (DX)(DI*2), DX
 	LEAQ             (CX)(SI*2), CX
-	ADDQ             R10, R9
-	DECQ             R11
+	ADDQ             R9, R8
+	DECQ             R10
 	JNZ              loop
 
 	// the rounds that fetch nothing touch the argument block
 idle:
-	MOVQ             AX, R9
-	XORQ             R10, R10
-	MOVQ             24(SP), R11
-	MOVQ             $0x00000000, 24(SP)
-	TESTQ            R11, R11
+	MOVQ             AX, R8
+	XORQ             R9, R9
+	MOVQ             48(SP), R10
+	MOVQ             $0x00000000, 48(SP)
+	TESTQ            R10, R10
 	JNZ              loop
-	MOVQ             96(AX), R11
-	TESTQ            $0x00000001, R11
+	MOVQ             96(AX), R10
+	TESTQ            $0x00000001, R10
 	JZ               done
 	VMOVUPD          (DX), Z1
 	VFMADD231PD.BCST (CX), Z1, Z0
@@ -35447,14 +36070,14 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 192(AX), Z1
+	VBROADCASTSD 216(AX), Z1
 	VMULPD       Z1, Z0, Z0
 
 scaled:
 	MOVQ   120(AX), DX
-	MOVQ   $-1, R9
-	BZHIQ  DX, R9, R9
-	KMOVW  R9, K1
+	MOVQ   $-1, R8
+	BZHIQ  DX, R8, R8
+	KMOVW  R8, K1
 	TESTQ  $0x00000002, CX
 	JZ     maskedadd
 	MOVQ   BX, DX
@@ -35463,7 +36086,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 200(AX), Z1
+	VBROADCASTSD 224(AX), Z1
 	MOVQ         BX, DX
 	VFMADD231PD  (DX), Z1, K1, Z0
 
@@ -35476,25 +36099,32 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    16(SP), DX
-	MOVQ    $-1, R9
-	BZHIQ   CX, R9, R9
+	MOVQ    40(SP), DX
+	MOVQ    $-1, R8
+	BZHIQ   CX, R8, R8
 	MOVQ    BX, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R8, BX
+	KMOVW   BX, K1
 	VMOVUPD Z0, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 16(SP)
+	MOVQ    DX, 40(SP)
 
 stored:
-	ADDQ R8, BX
-
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 8(SP)
+	MOVQ 192(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 16(SP)
+	MOVQ 200(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 24(SP)
+	MOVQ 208(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -35502,12 +36132,18 @@ stored:
 
 // func dTileByCol2x8AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·dTileByCol2x8AVX512(SB), NOSPLIT, $32-8
+TEXT ·dTileByCol2x8AVX512(SB), NOSPLIT, $56-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
 	MOVQ    (AX), CX
 	MOVQ    CX, 8(SP)
+	MOVQ    24(AX), CX
+	MOVQ    CX, 16(SP)
+	MOVQ    48(AX), CX
+	MOVQ    CX, 24(SP)
+	MOVQ    152(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -35515,8 +36151,7 @@ TEXT ·dTileByCol2x8AVX512(SB), NOSPLIT, $32-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 16(SP)
-	MOVQ    48(AX), BX
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x03, SI
 	MOVQ    80(AX), DI
@@ -35526,14 +36161,15 @@ TEXT ·dTileByCol2x8AVX512(SB), NOSPLIT, $32-8
 
 tile:
 	MOVQ       8(SP), CX
-	MOVQ       24(AX), DX
+	MOVQ       16(SP), DX
+	MOVQ       24(SP), BX
 	VPXORD     Z0, Z0, Z0
 	VPXORD     Z1, Z1, Z1
 	MOVQ       BX, R9
 	PREFETCHT0 (R9)
 	ADDQ       R8, R9
 	PREFETCHT0 (R9)
-	MOVQ       152(AX), R9
+	MOVQ       32(SP), R9
 	MOVQ       176(AX), R10
 	SHLQ       $0x03, R10
 	MOVQ       96(AX), R12
@@ -35542,7 +36178,7 @@ tile:
 	CMPQ       R11, R12
 	CMOVQGT    R12, R11
 	SUBQ       R11, R12
-	MOVQ       R12, 24(SP)
+	MOVQ       R12, 48(SP)
 	TESTQ      R11, R11
 	JZ         idle
 
@@ -35564,8 +36200,8 @@ loop:
 idle:
 	MOVQ             AX, R9
 	XORQ             R10, R10
-	MOVQ             24(SP), R11
-	MOVQ             $0x00000000, 24(SP)
+	MOVQ             48(SP), R11
+	MOVQ             $0x00000000, 48(SP)
 	TESTQ            R11, R11
 	JNZ              loop
 	MOVQ             96(AX), R11
@@ -35579,7 +36215,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 192(AX), Z2
+	VBROADCASTSD 216(AX), Z2
 	VMULPD       Z2, Z0, Z0
 	VMULPD       Z2, Z1, Z1
 
@@ -35598,7 +36234,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 200(AX), Z2
+	VBROADCASTSD 224(AX), Z2
 	MOVQ         BX, DX
 	VFMADD231PD  (DX), Z2, K1, Z0
 	ADDQ         R8, DX
@@ -35615,33 +36251,39 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    16(SP), DX
+	MOVQ    40(SP), DX
 	MOVQ    $-1, R9
 	BZHIQ   CX, R9, R9
 	MOVQ    BX, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
 	VMOVUPD Z0, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
 	VMOVUPD Z1, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 16(SP)
+	MOVQ    DX, 40(SP)
 
 stored:
-	ADDQ R8, BX
-	ADDQ R8, BX
-
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 8(SP)
+	MOVQ 192(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 16(SP)
+	MOVQ 200(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 24(SP)
+	MOVQ 208(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -35649,12 +36291,18 @@ stored:
 
 // func dTileByCol3x8AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·dTileByCol3x8AVX512(SB), NOSPLIT, $32-8
+TEXT ·dTileByCol3x8AVX512(SB), NOSPLIT, $56-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
 	MOVQ    (AX), CX
 	MOVQ    CX, 8(SP)
+	MOVQ    24(AX), CX
+	MOVQ    CX, 16(SP)
+	MOVQ    48(AX), CX
+	MOVQ    CX, 24(SP)
+	MOVQ    152(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -35662,8 +36310,7 @@ TEXT ·dTileByCol3x8AVX512(SB), NOSPLIT, $32-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 16(SP)
-	MOVQ    48(AX), BX
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x03, SI
 	MOVQ    80(AX), DI
@@ -35673,7 +36320,8 @@ TEXT ·dTileByCol3x8AVX512(SB), NOSPLIT, $32-8
 
 tile:
 	MOVQ       8(SP), CX
-	MOVQ       24(AX), DX
+	MOVQ       16(SP), DX
+	MOVQ       24(SP), BX
 	VPXORD     Z0, Z0, Z0
 	VPXORD     Z1, Z1, Z1
 	VPXORD     Z2, Z2, Z2
@@ -35683,7 +36331,7 @@ tile:
 	PREFETCHT0 (R9)
 	ADDQ       R8, R9
 	PREFETCHT0 (R9)
-	MOVQ       152(AX), R9
+	MOVQ       32(SP), R9
 	MOVQ       176(AX), R10
 	SHLQ       $0x03, R10
 	MOVQ       96(AX), R12
@@ -35692,7 +36340,7 @@ tile:
 	CMPQ       R11, R12
 	CMOVQGT    R12, R11
 	SUBQ       R11, R12
-	MOVQ       R12, 24(SP)
+	MOVQ       R12, 48(SP)
 	TESTQ      R11, R11
 	JZ         idle
 
@@ -35716,8 +36364,8 @@ loop:
 idle:
 	MOVQ             AX, R9
 	XORQ             R10, R10
-	MOVQ             24(SP), R11
-	MOVQ             $0x00000000, 24(SP)
+	MOVQ             48(SP), R11
+	MOVQ             $0x00000000, 48(SP)
 	TESTQ            R11, R11
 	JNZ              loop
 	MOVQ             96(AX), R11
@@ -35732,7 +36380,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 192(AX), Z3
+	VBROADCASTSD 216(AX), Z3
 	VMULPD       Z3, Z0, Z0
 	VMULPD       Z3, Z1, Z1
 	VMULPD       Z3, Z2, Z2
@@ -35754,7 +36402,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 200(AX), Z3
+	VBROADCASTSD 224(AX), Z3
 	MOVQ         BX, DX
 	VFMADD231PD  (DX), Z3, K1, Z0
 	ADDQ         R8, DX
@@ -35775,41 +36423,46 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    16(SP), DX
+	MOVQ    40(SP), DX
 	MOVQ    $-1, R9
 	BZHIQ   CX, R9, R9
 	MOVQ    BX, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
 	VMOVUPD Z0, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
 	VMOVUPD Z1, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
 	VMOVUPD Z2, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 16(SP)
+	MOVQ    DX, 40(SP)
 
 stored:
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 8(SP)
+	MOVQ 192(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 16(SP)
+	MOVQ 200(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 24(SP)
+	MOVQ 208(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -35817,12 +36470,18 @@ stored:
 
 // func dTileByCol4x8AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·dTileByCol4x8AVX512(SB), NOSPLIT, $32-8
+TEXT ·dTileByCol4x8AVX512(SB), NOSPLIT, $56-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
 	MOVQ    (AX), CX
 	MOVQ    CX, 8(SP)
+	MOVQ    24(AX), CX
+	MOVQ    CX, 16(SP)
+	MOVQ    48(AX), CX
+	MOVQ    CX, 24(SP)
+	MOVQ    152(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -35830,8 +36489,7 @@ TEXT ·dTileByCol4x8AVX512(SB), NOSPLIT, $32-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 16(SP)
-	MOVQ    48(AX), BX
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x03, SI
 	MOVQ    80(AX), DI
@@ -35841,7 +36499,8 @@ TEXT ·dTileByCol4x8AVX512(SB), NOSPLIT, $32-8
 
 tile:
 	MOVQ       8(SP), CX
-	MOVQ       24(AX), DX
+	MOVQ       16(SP), DX
+	MOVQ       24(SP), BX
 	VPXORD     Z0, Z0, Z0
 	VPXORD     Z1, Z1, Z1
 	VPXORD     Z2, Z2, Z2
@@ -35854,7 +36513,7 @@ tile:
 	PREFETCHT0 (R9)
 	ADDQ       R8, R9
 	PREFETCHT0 (R9)
-	MOVQ       152(AX), R9
+	MOVQ       32(SP), R9
 	MOVQ       176(AX), R10
 	SHLQ       $0x03, R10
 	MOVQ       96(AX), R12
@@ -35863,7 +36522,7 @@ tile:
 	CMPQ       R11, R12
 	CMOVQGT    R12, R11
 	SUBQ       R11, R12
-	MOVQ       R12, 24(SP)
+	MOVQ       R12, 48(SP)
 	TESTQ      R11, R11
 	JZ         idle
 
@@ -35889,8 +36548,8 @@ loop:
 idle:
 	MOVQ             AX, R9
 	XORQ             R10, R10
-	MOVQ             24(SP), R11
-	MOVQ             $0x00000000, 24(SP)
+	MOVQ             48(SP), R11
+	MOVQ             $0x00000000, 48(SP)
 	TESTQ            R11, R11
 	JNZ              loop
 	MOVQ             96(AX), R11
@@ -35906,7 +36565,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 192(AX), Z4
+	VBROADCASTSD 216(AX), Z4
 	VMULPD       Z4, Z0, Z0
 	VMULPD       Z4, Z1, Z1
 	VMULPD       Z4, Z2, Z2
@@ -35931,7 +36590,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 200(AX), Z4
+	VBROADCASTSD 224(AX), Z4
 	MOVQ         BX, DX
 	VFMADD231PD  (DX), Z4, K1, Z0
 	ADDQ         R8, DX
@@ -35956,49 +36615,53 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    16(SP), DX
+	MOVQ    40(SP), DX
 	MOVQ    $-1, R9
 	BZHIQ   CX, R9, R9
 	MOVQ    BX, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
 	VMOVUPD Z0, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
 	VMOVUPD Z1, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
 	VMOVUPD Z2, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
 	VMOVUPD Z3, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 16(SP)
+	MOVQ    DX, 40(SP)
 
 stored:
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 8(SP)
+	MOVQ 192(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 16(SP)
+	MOVQ 200(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 24(SP)
+	MOVQ 208(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -36006,12 +36669,18 @@ stored:
 
 // func dTileByCol5x8AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·dTileByCol5x8AVX512(SB), NOSPLIT, $32-8
+TEXT ·dTileByCol5x8AVX512(SB), NOSPLIT, $56-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
 	MOVQ    (AX), CX
 	MOVQ    CX, 8(SP)
+	MOVQ    24(AX), CX
+	MOVQ    CX, 16(SP)
+	MOVQ    48(AX), CX
+	MOVQ    CX, 24(SP)
+	MOVQ    152(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -36019,8 +36688,7 @@ TEXT ·dTileByCol5x8AVX512(SB), NOSPLIT, $32-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 16(SP)
-	MOVQ    48(AX), BX
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x03, SI
 	MOVQ    80(AX), DI
@@ -36030,7 +36698,8 @@ TEXT ·dTileByCol5x8AVX512(SB), NOSPLIT, $32-8
 
 tile:
 	MOVQ       8(SP), CX
-	MOVQ       24(AX), DX
+	MOVQ       16(SP), DX
+	MOVQ       24(SP), BX
 	VPXORD     Z0, Z0, Z0
 	VPXORD     Z1, Z1, Z1
 	VPXORD     Z2, Z2, Z2
@@ -36046,7 +36715,7 @@ tile:
 	PREFETCHT0 (R9)
 	ADDQ       R8, R9
 	PREFETCHT0 (R9)
-	MOVQ       152(AX), R9
+	MOVQ       32(SP), R9
 	MOVQ       176(AX), R10
 	SHLQ       $0x03, R10
 	MOVQ       96(AX), R12
@@ -36055,7 +36724,7 @@ tile:
 	CMPQ       R11, R12
 	CMOVQGT    R12, R11
 	SUBQ       R11, R12
-	MOVQ       R12, 24(SP)
+	MOVQ       R12, 48(SP)
 	TESTQ      R11, R11
 	JZ         idle
 
@@ -36083,8 +36752,8 @@ loop:
 idle:
 	MOVQ             AX, R9
 	XORQ             R10, R10
-	MOVQ             24(SP), R11
-	MOVQ             $0x00000000, 24(SP)
+	MOVQ             48(SP), R11
+	MOVQ             $0x00000000, 48(SP)
 	TESTQ            R11, R11
 	JNZ              loop
 	MOVQ             96(AX), R11
@@ -36101,7 +36770,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 192(AX), Z5
+	VBROADCASTSD 216(AX), Z5
 	VMULPD       Z5, Z0, Z0
 	VMULPD       Z5, Z1, Z1
 	VMULPD       Z5, Z2, Z2
@@ -36129,7 +36798,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 200(AX), Z5
+	VBROADCASTSD 224(AX), Z5
 	MOVQ         BX, DX
 	VFMADD231PD  (DX), Z5, K1, Z0
 	ADDQ         R8, DX
@@ -36158,57 +36827,60 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    16(SP), DX
+	MOVQ    40(SP), DX
 	MOVQ    $-1, R9
 	BZHIQ   CX, R9, R9
 	MOVQ    BX, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
 	VMOVUPD Z0, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
 	VMOVUPD Z1, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
 	VMOVUPD Z2, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
 	VMOVUPD Z3, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
 	VMOVUPD Z4, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 16(SP)
+	MOVQ    DX, 40(SP)
 
 stored:
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 8(SP)
+	MOVQ 192(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 16(SP)
+	MOVQ 200(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 24(SP)
+	MOVQ 208(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -36216,12 +36888,18 @@ stored:
 
 // func dTileByCol6x8AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·dTileByCol6x8AVX512(SB), NOSPLIT, $32-8
+TEXT ·dTileByCol6x8AVX512(SB), NOSPLIT, $56-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
 	MOVQ    (AX), CX
 	MOVQ    CX, 8(SP)
+	MOVQ    24(AX), CX
+	MOVQ    CX, 16(SP)
+	MOVQ    48(AX), CX
+	MOVQ    CX, 24(SP)
+	MOVQ    152(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -36229,8 +36907,7 @@ TEXT ·dTileByCol6x8AVX512(SB), NOSPLIT, $32-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 16(SP)
-	MOVQ    48(AX), BX
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x03, SI
 	MOVQ    80(AX), DI
@@ -36240,7 +36917,8 @@ TEXT ·dTileByCol6x8AVX512(SB), NOSPLIT, $32-8
 
 tile:
 	MOVQ       8(SP), CX
-	MOVQ       24(AX), DX
+	MOVQ       16(SP), DX
+	MOVQ       24(SP), BX
 	VPXORD     Z0, Z0, Z0
 	VPXORD     Z1, Z1, Z1
 	VPXORD     Z2, Z2, Z2
@@ -36259,7 +36937,7 @@ tile:
 	PREFETCHT0 (R9)
 	ADDQ       R8, R9
 	PREFETCHT0 (R9)
-	MOVQ       152(AX), R9
+	MOVQ       32(SP), R9
 	MOVQ       176(AX), R10
 	SHLQ       $0x03, R10
 	MOVQ       96(AX), R12
@@ -36268,7 +36946,7 @@ tile:
 	CMPQ       R11, R12
 	CMOVQGT    R12, R11
 	SUBQ       R11, R12
-	MOVQ       R12, 24(SP)
+	MOVQ       R12, 48(SP)
 	TESTQ      R11, R11
 	JZ         idle
 
@@ -36298,8 +36976,8 @@ loop:
 idle:
 	MOVQ             AX, R9
 	XORQ             R10, R10
-	MOVQ             24(SP), R11
-	MOVQ             $0x00000000, 24(SP)
+	MOVQ             48(SP), R11
+	MOVQ             $0x00000000, 48(SP)
 	TESTQ            R11, R11
 	JNZ              loop
 	MOVQ             96(AX), R11
@@ -36317,7 +36995,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 192(AX), Z6
+	VBROADCASTSD 216(AX), Z6
 	VMULPD       Z6, Z0, Z0
 	VMULPD       Z6, Z1, Z1
 	VMULPD       Z6, Z2, Z2
@@ -36348,7 +37026,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 200(AX), Z6
+	VBROADCASTSD 224(AX), Z6
 	MOVQ         BX, DX
 	VFMADD231PD  (DX), Z6, K1, Z0
 	ADDQ         R8, DX
@@ -36381,65 +37059,67 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    16(SP), DX
+	MOVQ    40(SP), DX
 	MOVQ    $-1, R9
 	BZHIQ   CX, R9, R9
 	MOVQ    BX, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
 	VMOVUPD Z0, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
 	VMOVUPD Z1, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
 	VMOVUPD Z2, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
 	VMOVUPD Z3, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
 	VMOVUPD Z4, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
 	VMOVUPD Z5, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 16(SP)
+	MOVQ    DX, 40(SP)
 
 stored:
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 8(SP)
+	MOVQ 192(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 16(SP)
+	MOVQ 200(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 24(SP)
+	MOVQ 208(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -36447,12 +37127,18 @@ stored:
 
 // func dTileByCol7x8AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·dTileByCol7x8AVX512(SB), NOSPLIT, $32-8
+TEXT ·dTileByCol7x8AVX512(SB), NOSPLIT, $56-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
 	MOVQ    (AX), CX
 	MOVQ    CX, 8(SP)
+	MOVQ    24(AX), CX
+	MOVQ    CX, 16(SP)
+	MOVQ    48(AX), CX
+	MOVQ    CX, 24(SP)
+	MOVQ    152(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -36460,8 +37146,7 @@ TEXT ·dTileByCol7x8AVX512(SB), NOSPLIT, $32-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 16(SP)
-	MOVQ    48(AX), BX
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x03, SI
 	MOVQ    80(AX), DI
@@ -36471,7 +37156,8 @@ TEXT ·dTileByCol7x8AVX512(SB), NOSPLIT, $32-8
 
 tile:
 	MOVQ       8(SP), CX
-	MOVQ       24(AX), DX
+	MOVQ       16(SP), DX
+	MOVQ       24(SP), BX
 	VPXORD     Z0, Z0, Z0
 	VPXORD     Z1, Z1, Z1
 	VPXORD     Z2, Z2, Z2
@@ -36493,7 +37179,7 @@ tile:
 	PREFETCHT0 (R9)
 	ADDQ       R8, R9
 	PREFETCHT0 (R9)
-	MOVQ       152(AX), R9
+	MOVQ       32(SP), R9
 	MOVQ       176(AX), R10
 	SHLQ       $0x03, R10
 	MOVQ       96(AX), R12
@@ -36502,7 +37188,7 @@ tile:
 	CMPQ       R11, R12
 	CMOVQGT    R12, R11
 	SUBQ       R11, R12
-	MOVQ       R12, 24(SP)
+	MOVQ       R12, 48(SP)
 	TESTQ      R11, R11
 	JZ         idle
 
@@ -36534,8 +37220,8 @@ loop:
 idle:
 	MOVQ             AX, R9
 	XORQ             R10, R10
-	MOVQ             24(SP), R11
-	MOVQ             $0x00000000, 24(SP)
+	MOVQ             48(SP), R11
+	MOVQ             $0x00000000, 48(SP)
 	TESTQ            R11, R11
 	JNZ              loop
 	MOVQ             96(AX), R11
@@ -36554,7 +37240,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 192(AX), Z7
+	VBROADCASTSD 216(AX), Z7
 	VMULPD       Z7, Z0, Z0
 	VMULPD       Z7, Z1, Z1
 	VMULPD       Z7, Z2, Z2
@@ -36588,7 +37274,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 200(AX), Z7
+	VBROADCASTSD 224(AX), Z7
 	MOVQ         BX, DX
 	VFMADD231PD  (DX), Z7, K1, Z0
 	ADDQ         R8, DX
@@ -36625,73 +37311,74 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    16(SP), DX
+	MOVQ    40(SP), DX
 	MOVQ    $-1, R9
 	BZHIQ   CX, R9, R9
 	MOVQ    BX, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
 	VMOVUPD Z0, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
 	VMOVUPD Z1, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
 	VMOVUPD Z2, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
 	VMOVUPD Z3, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
 	VMOVUPD Z4, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
 	VMOVUPD Z5, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
 	VMOVUPD Z6, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 16(SP)
+	MOVQ    DX, 40(SP)
 
 stored:
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 8(SP)
+	MOVQ 192(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 16(SP)
+	MOVQ 200(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 24(SP)
+	MOVQ 208(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -36699,12 +37386,18 @@ stored:
 
 // func dTileByCol8x8AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·dTileByCol8x8AVX512(SB), NOSPLIT, $32-8
+TEXT ·dTileByCol8x8AVX512(SB), NOSPLIT, $56-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
 	MOVQ    (AX), CX
 	MOVQ    CX, 8(SP)
+	MOVQ    24(AX), CX
+	MOVQ    CX, 16(SP)
+	MOVQ    48(AX), CX
+	MOVQ    CX, 24(SP)
+	MOVQ    152(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -36712,8 +37405,7 @@ TEXT ·dTileByCol8x8AVX512(SB), NOSPLIT, $32-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 16(SP)
-	MOVQ    48(AX), BX
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x03, SI
 	MOVQ    80(AX), DI
@@ -36723,7 +37415,8 @@ TEXT ·dTileByCol8x8AVX512(SB), NOSPLIT, $32-8
 
 tile:
 	MOVQ       8(SP), CX
-	MOVQ       24(AX), DX
+	MOVQ       16(SP), DX
+	MOVQ       24(SP), BX
 	VPXORD     Z0, Z0, Z0
 	VPXORD     Z1, Z1, Z1
 	VPXORD     Z2, Z2, Z2
@@ -36748,7 +37441,7 @@ tile:
 	PREFETCHT0 (R9)
 	ADDQ       R8, R9
 	PREFETCHT0 (R9)
-	MOVQ       152(AX), R9
+	MOVQ       32(SP), R9
 	MOVQ       176(AX), R10
 	SHLQ       $0x03, R10
 	MOVQ       96(AX), R12
@@ -36757,7 +37450,7 @@ tile:
 	CMPQ       R11, R12
 	CMOVQGT    R12, R11
 	SUBQ       R11, R12
-	MOVQ       R12, 24(SP)
+	MOVQ       R12, 48(SP)
 	TESTQ      R11, R11
 	JZ         idle
 
@@ -36791,8 +37484,8 @@ loop:
 idle:
 	MOVQ             AX, R9
 	XORQ             R10, R10
-	MOVQ             24(SP), R11
-	MOVQ             $0x00000000, 24(SP)
+	MOVQ             48(SP), R11
+	MOVQ             $0x00000000, 48(SP)
 	TESTQ            R11, R11
 	JNZ              loop
 	MOVQ             96(AX), R11
@@ -36812,7 +37505,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 192(AX), Z8
+	VBROADCASTSD 216(AX), Z8
 	VMULPD       Z8, Z0, Z0
 	VMULPD       Z8, Z1, Z1
 	VMULPD       Z8, Z2, Z2
@@ -36849,7 +37542,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 200(AX), Z8
+	VBROADCASTSD 224(AX), Z8
 	MOVQ         BX, DX
 	VFMADD231PD  (DX), Z8, K1, Z0
 	ADDQ         R8, DX
@@ -36890,81 +37583,81 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    16(SP), DX
+	MOVQ    40(SP), DX
 	MOVQ    $-1, R9
 	BZHIQ   CX, R9, R9
 	MOVQ    BX, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
 	VMOVUPD Z0, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
 	VMOVUPD Z1, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
 	VMOVUPD Z2, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
 	VMOVUPD Z3, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
 	VMOVUPD Z4, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
 	VMOVUPD Z5, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
 	VMOVUPD Z6, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
 	VMOVUPD Z7, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 16(SP)
+	MOVQ    DX, 40(SP)
 
 stored:
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 8(SP)
+	MOVQ 192(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 16(SP)
+	MOVQ 200(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 24(SP)
+	MOVQ 208(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -36972,12 +37665,18 @@ stored:
 
 // func dTileByCol9x8AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·dTileByCol9x8AVX512(SB), NOSPLIT, $32-8
+TEXT ·dTileByCol9x8AVX512(SB), NOSPLIT, $56-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
 	MOVQ    (AX), CX
 	MOVQ    CX, 8(SP)
+	MOVQ    24(AX), CX
+	MOVQ    CX, 16(SP)
+	MOVQ    48(AX), CX
+	MOVQ    CX, 24(SP)
+	MOVQ    152(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -36985,8 +37684,7 @@ TEXT ·dTileByCol9x8AVX512(SB), NOSPLIT, $32-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 16(SP)
-	MOVQ    48(AX), BX
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x03, SI
 	MOVQ    80(AX), DI
@@ -36996,7 +37694,8 @@ TEXT ·dTileByCol9x8AVX512(SB), NOSPLIT, $32-8
 
 tile:
 	MOVQ       8(SP), CX
-	MOVQ       24(AX), DX
+	MOVQ       16(SP), DX
+	MOVQ       24(SP), BX
 	VPXORD     Z0, Z0, Z0
 	VPXORD     Z1, Z1, Z1
 	VPXORD     Z2, Z2, Z2
@@ -37024,7 +37723,7 @@ tile:
 	PREFETCHT0 (R9)
 	ADDQ       R8, R9
 	PREFETCHT0 (R9)
-	MOVQ       152(AX), R9
+	MOVQ       32(SP), R9
 	MOVQ       176(AX), R10
 	SHLQ       $0x03, R10
 	MOVQ       96(AX), R12
@@ -37033,7 +37732,7 @@ tile:
 	CMPQ       R11, R12
 	CMOVQGT    R12, R11
 	SUBQ       R11, R12
-	MOVQ       R12, 24(SP)
+	MOVQ       R12, 48(SP)
 	TESTQ      R11, R11
 	JZ         idle
 
@@ -37069,8 +37768,8 @@ loop:
 idle:
 	MOVQ             AX, R9
 	XORQ             R10, R10
-	MOVQ             24(SP), R11
-	MOVQ             $0x00000000, 24(SP)
+	MOVQ             48(SP), R11
+	MOVQ             $0x00000000, 48(SP)
 	TESTQ            R11, R11
 	JNZ              loop
 	MOVQ             96(AX), R11
@@ -37091,7 +37790,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 192(AX), Z9
+	VBROADCASTSD 216(AX), Z9
 	VMULPD       Z9, Z0, Z0
 	VMULPD       Z9, Z1, Z1
 	VMULPD       Z9, Z2, Z2
@@ -37131,7 +37830,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 200(AX), Z9
+	VBROADCASTSD 224(AX), Z9
 	MOVQ         BX, DX
 	VFMADD231PD  (DX), Z9, K1, Z0
 	ADDQ         R8, DX
@@ -37176,89 +37875,88 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    16(SP), DX
+	MOVQ    40(SP), DX
 	MOVQ    $-1, R9
 	BZHIQ   CX, R9, R9
 	MOVQ    BX, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
 	VMOVUPD Z0, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
 	VMOVUPD Z1, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
 	VMOVUPD Z2, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
 	VMOVUPD Z3, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
 	VMOVUPD Z4, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
 	VMOVUPD Z5, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
 	VMOVUPD Z6, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
 	VMOVUPD Z7, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
 	VMOVUPD Z8, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 16(SP)
+	MOVQ    DX, 40(SP)
 
 stored:
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 8(SP)
+	MOVQ 192(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 16(SP)
+	MOVQ 200(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 24(SP)
+	MOVQ 208(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -37266,12 +37964,18 @@ stored:
 
 // func dTileByCol10x8AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·dTileByCol10x8AVX512(SB), NOSPLIT, $32-8
+TEXT ·dTileByCol10x8AVX512(SB), NOSPLIT, $56-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
 	MOVQ    (AX), CX
 	MOVQ    CX, 8(SP)
+	MOVQ    24(AX), CX
+	MOVQ    CX, 16(SP)
+	MOVQ    48(AX), CX
+	MOVQ    CX, 24(SP)
+	MOVQ    152(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -37279,8 +37983,7 @@ TEXT ·dTileByCol10x8AVX512(SB), NOSPLIT, $32-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 16(SP)
-	MOVQ    48(AX), BX
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x03, SI
 	MOVQ    80(AX), DI
@@ -37290,7 +37993,8 @@ TEXT ·dTileByCol10x8AVX512(SB), NOSPLIT, $32-8
 
 tile:
 	MOVQ       8(SP), CX
-	MOVQ       24(AX), DX
+	MOVQ       16(SP), DX
+	MOVQ       24(SP), BX
 	VPXORD     Z0, Z0, Z0
 	VPXORD     Z1, Z1, Z1
 	VPXORD     Z2, Z2, Z2
@@ -37321,7 +38025,7 @@ tile:
 	PREFETCHT0 (R9)
 	ADDQ       R8, R9
 	PREFETCHT0 (R9)
-	MOVQ       152(AX), R9
+	MOVQ       32(SP), R9
 	MOVQ       176(AX), R10
 	SHLQ       $0x03, R10
 	MOVQ       96(AX), R12
@@ -37330,7 +38034,7 @@ tile:
 	CMPQ       R11, R12
 	CMOVQGT    R12, R11
 	SUBQ       R11, R12
-	MOVQ       R12, 24(SP)
+	MOVQ       R12, 48(SP)
 	TESTQ      R11, R11
 	JZ         idle
 
@@ -37368,8 +38072,8 @@ loop:
 idle:
 	MOVQ             AX, R9
 	XORQ             R10, R10
-	MOVQ             24(SP), R11
-	MOVQ             $0x00000000, 24(SP)
+	MOVQ             48(SP), R11
+	MOVQ             $0x00000000, 48(SP)
 	TESTQ            R11, R11
 	JNZ              loop
 	MOVQ             96(AX), R11
@@ -37391,7 +38095,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 192(AX), Z10
+	VBROADCASTSD 216(AX), Z10
 	VMULPD       Z10, Z0, Z0
 	VMULPD       Z10, Z1, Z1
 	VMULPD       Z10, Z2, Z2
@@ -37434,7 +38138,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 200(AX), Z10
+	VBROADCASTSD 224(AX), Z10
 	MOVQ         BX, DX
 	VFMADD231PD  (DX), Z10, K1, Z0
 	ADDQ         R8, DX
@@ -37483,97 +38187,95 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    16(SP), DX
+	MOVQ    40(SP), DX
 	MOVQ    $-1, R9
 	BZHIQ   CX, R9, R9
 	MOVQ    BX, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
 	VMOVUPD Z0, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
 	VMOVUPD Z1, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
 	VMOVUPD Z2, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
 	VMOVUPD Z3, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
 	VMOVUPD Z4, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
 	VMOVUPD Z5, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
 	VMOVUPD Z6, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
 	VMOVUPD Z7, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
 	VMOVUPD Z8, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
 	VMOVUPD Z9, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 16(SP)
+	MOVQ    DX, 40(SP)
 
 stored:
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 8(SP)
+	MOVQ 192(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 16(SP)
+	MOVQ 200(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 24(SP)
+	MOVQ 208(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -37581,12 +38283,18 @@ stored:
 
 // func dTileByCol11x8AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·dTileByCol11x8AVX512(SB), NOSPLIT, $32-8
+TEXT ·dTileByCol11x8AVX512(SB), NOSPLIT, $56-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
 	MOVQ    (AX), CX
 	MOVQ    CX, 8(SP)
+	MOVQ    24(AX), CX
+	MOVQ    CX, 16(SP)
+	MOVQ    48(AX), CX
+	MOVQ    CX, 24(SP)
+	MOVQ    152(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -37594,8 +38302,7 @@ TEXT ·dTileByCol11x8AVX512(SB), NOSPLIT, $32-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 16(SP)
-	MOVQ    48(AX), BX
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x03, SI
 	MOVQ    80(AX), DI
@@ -37605,7 +38312,8 @@ TEXT ·dTileByCol11x8AVX512(SB), NOSPLIT, $32-8
 
 tile:
 	MOVQ       8(SP), CX
-	MOVQ       24(AX), DX
+	MOVQ       16(SP), DX
+	MOVQ       24(SP), BX
 	VPXORD     Z0, Z0, Z0
 	VPXORD     Z1, Z1, Z1
 	VPXORD     Z2, Z2, Z2
@@ -37639,7 +38347,7 @@ tile:
 	PREFETCHT0 (R9)
 	ADDQ       R8, R9
 	PREFETCHT0 (R9)
-	MOVQ       152(AX), R9
+	MOVQ       32(SP), R9
 	MOVQ       176(AX), R10
 	SHLQ       $0x03, R10
 	MOVQ       96(AX), R12
@@ -37648,7 +38356,7 @@ tile:
 	CMPQ       R11, R12
 	CMOVQGT    R12, R11
 	SUBQ       R11, R12
-	MOVQ       R12, 24(SP)
+	MOVQ       R12, 48(SP)
 	TESTQ      R11, R11
 	JZ         idle
 
@@ -37688,8 +38396,8 @@ loop:
 idle:
 	MOVQ             AX, R9
 	XORQ             R10, R10
-	MOVQ             24(SP), R11
-	MOVQ             $0x00000000, 24(SP)
+	MOVQ             48(SP), R11
+	MOVQ             $0x00000000, 48(SP)
 	TESTQ            R11, R11
 	JNZ              loop
 	MOVQ             96(AX), R11
@@ -37712,7 +38420,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 192(AX), Z11
+	VBROADCASTSD 216(AX), Z11
 	VMULPD       Z11, Z0, Z0
 	VMULPD       Z11, Z1, Z1
 	VMULPD       Z11, Z2, Z2
@@ -37758,7 +38466,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 200(AX), Z11
+	VBROADCASTSD 224(AX), Z11
 	MOVQ         BX, DX
 	VFMADD231PD  (DX), Z11, K1, Z0
 	ADDQ         R8, DX
@@ -37811,105 +38519,102 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    16(SP), DX
+	MOVQ    40(SP), DX
 	MOVQ    $-1, R9
 	BZHIQ   CX, R9, R9
 	MOVQ    BX, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
 	VMOVUPD Z0, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
 	VMOVUPD Z1, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
 	VMOVUPD Z2, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
 	VMOVUPD Z3, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
 	VMOVUPD Z4, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
 	VMOVUPD Z5, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
 	VMOVUPD Z6, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
 	VMOVUPD Z7, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
 	VMOVUPD Z8, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
 	VMOVUPD Z9, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
 	VMOVUPD Z10, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 16(SP)
+	MOVQ    DX, 40(SP)
 
 stored:
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 8(SP)
+	MOVQ 192(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 16(SP)
+	MOVQ 200(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 24(SP)
+	MOVQ 208(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -37917,12 +38622,18 @@ stored:
 
 // func dTileByCol12x8AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·dTileByCol12x8AVX512(SB), NOSPLIT, $32-8
+TEXT ·dTileByCol12x8AVX512(SB), NOSPLIT, $56-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
 	MOVQ    (AX), CX
 	MOVQ    CX, 8(SP)
+	MOVQ    24(AX), CX
+	MOVQ    CX, 16(SP)
+	MOVQ    48(AX), CX
+	MOVQ    CX, 24(SP)
+	MOVQ    152(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -37930,8 +38641,7 @@ TEXT ·dTileByCol12x8AVX512(SB), NOSPLIT, $32-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 16(SP)
-	MOVQ    48(AX), BX
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x03, SI
 	MOVQ    80(AX), DI
@@ -37941,7 +38651,8 @@ TEXT ·dTileByCol12x8AVX512(SB), NOSPLIT, $32-8
 
 tile:
 	MOVQ       8(SP), CX
-	MOVQ       24(AX), DX
+	MOVQ       16(SP), DX
+	MOVQ       24(SP), BX
 	VPXORD     Z0, Z0, Z0
 	VPXORD     Z1, Z1, Z1
 	VPXORD     Z2, Z2, Z2
@@ -37978,7 +38689,7 @@ tile:
 	PREFETCHT0 (R9)
 	ADDQ       R8, R9
 	PREFETCHT0 (R9)
-	MOVQ       152(AX), R9
+	MOVQ       32(SP), R9
 	MOVQ       176(AX), R10
 	SHLQ       $0x03, R10
 	MOVQ       96(AX), R12
@@ -37987,7 +38698,7 @@ tile:
 	CMPQ       R11, R12
 	CMOVQGT    R12, R11
 	SUBQ       R11, R12
-	MOVQ       R12, 24(SP)
+	MOVQ       R12, 48(SP)
 	TESTQ      R11, R11
 	JZ         idle
 
@@ -38029,8 +38740,8 @@ loop:
 idle:
 	MOVQ             AX, R9
 	XORQ             R10, R10
-	MOVQ             24(SP), R11
-	MOVQ             $0x00000000, 24(SP)
+	MOVQ             48(SP), R11
+	MOVQ             $0x00000000, 48(SP)
 	TESTQ            R11, R11
 	JNZ              loop
 	MOVQ             96(AX), R11
@@ -38054,7 +38765,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 192(AX), Z12
+	VBROADCASTSD 216(AX), Z12
 	VMULPD       Z12, Z0, Z0
 	VMULPD       Z12, Z1, Z1
 	VMULPD       Z12, Z2, Z2
@@ -38103,7 +38814,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 200(AX), Z12
+	VBROADCASTSD 224(AX), Z12
 	MOVQ         BX, DX
 	VFMADD231PD  (DX), Z12, K1, Z0
 	ADDQ         R8, DX
@@ -38160,113 +38871,109 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    16(SP), DX
+	MOVQ    40(SP), DX
 	MOVQ    $-1, R9
 	BZHIQ   CX, R9, R9
 	MOVQ    BX, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
 	VMOVUPD Z0, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
 	VMOVUPD Z1, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
 	VMOVUPD Z2, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
 	VMOVUPD Z3, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
 	VMOVUPD Z4, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
 	VMOVUPD Z5, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
 	VMOVUPD Z6, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
 	VMOVUPD Z7, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
 	VMOVUPD Z8, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
 	VMOVUPD Z9, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
 	VMOVUPD Z10, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
 	VMOVUPD Z11, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 16(SP)
+	MOVQ    DX, 40(SP)
 
 stored:
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 8(SP)
+	MOVQ 192(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 16(SP)
+	MOVQ 200(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 24(SP)
+	MOVQ 208(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -38274,12 +38981,18 @@ stored:
 
 // func dTileByCol13x8AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·dTileByCol13x8AVX512(SB), NOSPLIT, $32-8
+TEXT ·dTileByCol13x8AVX512(SB), NOSPLIT, $56-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
 	MOVQ    (AX), CX
 	MOVQ    CX, 8(SP)
+	MOVQ    24(AX), CX
+	MOVQ    CX, 16(SP)
+	MOVQ    48(AX), CX
+	MOVQ    CX, 24(SP)
+	MOVQ    152(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -38287,8 +39000,7 @@ TEXT ·dTileByCol13x8AVX512(SB), NOSPLIT, $32-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 16(SP)
-	MOVQ    48(AX), BX
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x03, SI
 	MOVQ    80(AX), DI
@@ -38298,7 +39010,8 @@ TEXT ·dTileByCol13x8AVX512(SB), NOSPLIT, $32-8
 
 tile:
 	MOVQ       8(SP), CX
-	MOVQ       24(AX), DX
+	MOVQ       16(SP), DX
+	MOVQ       24(SP), BX
 	VPXORD     Z0, Z0, Z0
 	VPXORD     Z1, Z1, Z1
 	VPXORD     Z2, Z2, Z2
@@ -38338,7 +39051,7 @@ tile:
 	PREFETCHT0 (R9)
 	ADDQ       R8, R9
 	PREFETCHT0 (R9)
-	MOVQ       152(AX), R9
+	MOVQ       32(SP), R9
 	MOVQ       176(AX), R10
 	SHLQ       $0x03, R10
 	MOVQ       96(AX), R12
@@ -38347,7 +39060,7 @@ tile:
 	CMPQ       R11, R12
 	CMOVQGT    R12, R11
 	SUBQ       R11, R12
-	MOVQ       R12, 24(SP)
+	MOVQ       R12, 48(SP)
 	TESTQ      R11, R11
 	JZ         idle
 
@@ -38391,8 +39104,8 @@ loop:
 idle:
 	MOVQ             AX, R9
 	XORQ             R10, R10
-	MOVQ             24(SP), R11
-	MOVQ             $0x00000000, 24(SP)
+	MOVQ             48(SP), R11
+	MOVQ             $0x00000000, 48(SP)
 	TESTQ            R11, R11
 	JNZ              loop
 	MOVQ             96(AX), R11
@@ -38417,7 +39130,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 192(AX), Z13
+	VBROADCASTSD 216(AX), Z13
 	VMULPD       Z13, Z0, Z0
 	VMULPD       Z13, Z1, Z1
 	VMULPD       Z13, Z2, Z2
@@ -38469,7 +39182,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 200(AX), Z13
+	VBROADCASTSD 224(AX), Z13
 	MOVQ         BX, DX
 	VFMADD231PD  (DX), Z13, K1, Z0
 	ADDQ         R8, DX
@@ -38530,121 +39243,116 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    16(SP), DX
+	MOVQ    40(SP), DX
 	MOVQ    $-1, R9
 	BZHIQ   CX, R9, R9
 	MOVQ    BX, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
 	VMOVUPD Z0, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
 	VMOVUPD Z1, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
 	VMOVUPD Z2, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
 	VMOVUPD Z3, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
 	VMOVUPD Z4, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
 	VMOVUPD Z5, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
 	VMOVUPD Z6, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
 	VMOVUPD Z7, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
 	VMOVUPD Z8, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
 	VMOVUPD Z9, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
 	VMOVUPD Z10, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
 	VMOVUPD Z11, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
 	VMOVUPD Z12, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 16(SP)
+	MOVQ    DX, 40(SP)
 
 stored:
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 8(SP)
+	MOVQ 192(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 16(SP)
+	MOVQ 200(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 24(SP)
+	MOVQ 208(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -38652,12 +39360,18 @@ stored:
 
 // func dTileByCol14x8AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·dTileByCol14x8AVX512(SB), NOSPLIT, $32-8
+TEXT ·dTileByCol14x8AVX512(SB), NOSPLIT, $56-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
 	MOVQ    (AX), CX
 	MOVQ    CX, 8(SP)
+	MOVQ    24(AX), CX
+	MOVQ    CX, 16(SP)
+	MOVQ    48(AX), CX
+	MOVQ    CX, 24(SP)
+	MOVQ    152(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -38665,8 +39379,7 @@ TEXT ·dTileByCol14x8AVX512(SB), NOSPLIT, $32-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 16(SP)
-	MOVQ    48(AX), BX
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x03, SI
 	MOVQ    80(AX), DI
@@ -38676,7 +39389,8 @@ TEXT ·dTileByCol14x8AVX512(SB), NOSPLIT, $32-8
 
 tile:
 	MOVQ       8(SP), CX
-	MOVQ       24(AX), DX
+	MOVQ       16(SP), DX
+	MOVQ       24(SP), BX
 	VPXORD     Z0, Z0, Z0
 	VPXORD     Z1, Z1, Z1
 	VPXORD     Z2, Z2, Z2
@@ -38719,7 +39433,7 @@ tile:
 	PREFETCHT0 (R9)
 	ADDQ       R8, R9
 	PREFETCHT0 (R9)
-	MOVQ       152(AX), R9
+	MOVQ       32(SP), R9
 	MOVQ       176(AX), R10
 	SHLQ       $0x03, R10
 	MOVQ       96(AX), R12
@@ -38728,7 +39442,7 @@ tile:
 	CMPQ       R11, R12
 	CMOVQGT    R12, R11
 	SUBQ       R11, R12
-	MOVQ       R12, 24(SP)
+	MOVQ       R12, 48(SP)
 	TESTQ      R11, R11
 	JZ         idle
 
@@ -38774,8 +39488,8 @@ loop:
 idle:
 	MOVQ             AX, R9
 	XORQ             R10, R10
-	MOVQ             24(SP), R11
-	MOVQ             $0x00000000, 24(SP)
+	MOVQ             48(SP), R11
+	MOVQ             $0x00000000, 48(SP)
 	TESTQ            R11, R11
 	JNZ              loop
 	MOVQ             96(AX), R11
@@ -38801,7 +39515,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 192(AX), Z14
+	VBROADCASTSD 216(AX), Z14
 	VMULPD       Z14, Z0, Z0
 	VMULPD       Z14, Z1, Z1
 	VMULPD       Z14, Z2, Z2
@@ -38856,7 +39570,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 200(AX), Z14
+	VBROADCASTSD 224(AX), Z14
 	MOVQ         BX, DX
 	VFMADD231PD  (DX), Z14, K1, Z0
 	ADDQ         R8, DX
@@ -38921,129 +39635,123 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    16(SP), DX
+	MOVQ    40(SP), DX
 	MOVQ    $-1, R9
 	BZHIQ   CX, R9, R9
 	MOVQ    BX, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
 	VMOVUPD Z0, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
 	VMOVUPD Z1, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
 	VMOVUPD Z2, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
 	VMOVUPD Z3, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
 	VMOVUPD Z4, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
 	VMOVUPD Z5, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
 	VMOVUPD Z6, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
 	VMOVUPD Z7, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
 	VMOVUPD Z8, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
 	VMOVUPD Z9, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
 	VMOVUPD Z10, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
 	VMOVUPD Z11, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
 	VMOVUPD Z12, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
 	VMOVUPD Z13, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 16(SP)
+	MOVQ    DX, 40(SP)
 
 stored:
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 8(SP)
+	MOVQ 192(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 16(SP)
+	MOVQ 200(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 24(SP)
+	MOVQ 208(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -39051,12 +39759,18 @@ stored:
 
 // func dTileByRow1x16AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·dTileByRow1x16AVX512(SB), NOSPLIT, $32-8
+TEXT ·dTileByRow1x16AVX512(SB), NOSPLIT, $56-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
 	MOVQ    (AX), CX
 	MOVQ    CX, 8(SP)
+	MOVQ    24(AX), CX
+	MOVQ    CX, 16(SP)
+	MOVQ    48(AX), CX
+	MOVQ    CX, 24(SP)
+	MOVQ    152(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -39064,38 +39778,38 @@ TEXT ·dTileByRow1x16AVX512(SB), NOSPLIT, $32-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 16(SP)
-	MOVQ    48(AX), BX
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), CX
 	SHLQ    $0x03, CX
 	MOVQ    80(AX), SI
 	SHLQ    $0x03, SI
-	MOVQ    88(AX), DI
-	SHLQ    $0x03, DI
+	MOVQ    88(AX), CX
+	SHLQ    $0x03, CX
 
 tile:
 	MOVQ       8(SP), CX
-	MOVQ       24(AX), DX
+	MOVQ       16(SP), DX
+	MOVQ       24(SP), BX
 	VPXORD     Z0, Z0, Z0
 	VPXORD     Z1, Z1, Z1
-	MOVQ       BX, R8
-	PREFETCHT0 (R8)
-	PREFETCHT0 64(R8)
-	MOVQ       152(AX), R8
-	MOVQ       176(AX), R9
-	SHLQ       $0x03, R9
-	MOVQ       96(AX), R11
-	SHRQ       $0x01, R11
-	MOVQ       184(AX), R10
-	CMPQ       R10, R11
-	CMOVQGT    R11, R10
-	SUBQ       R10, R11
-	MOVQ       R11, 24(SP)
-	TESTQ      R10, R10
+	MOVQ       BX, DI
+	PREFETCHT0 (DI)
+	PREFETCHT0 64(DI)
+	MOVQ       32(SP), DI
+	MOVQ       176(AX), R8
+	SHLQ       $0x03, R8
+	MOVQ       96(AX), R10
+	SHRQ       $0x01, R10
+	MOVQ       184(AX), R9
+	CMPQ       R9, R10
+	CMOVQGT    R10, R9
+	SUBQ       R9, R10
+	MOVQ       R10, 48(SP)
+	TESTQ      R9, R9
 	JZ         idle
 
 loop:
-	PREFETCHT1   (R8)
+	PREFETCHT1   (DI)
 	VMOVUPD      (DX), Z2
 	VMOVUPD      64(DX), Z3
 	VBROADCASTSD (CX), Z4
@@ -39108,20 +39822,20 @@ loop:
 	VFMADD231PD  Z4, Z3, Z1
 	LEAQ         (DX)(SI*2), DX
 	ADDQ         $0x10, CX
-	ADDQ         R9, R8
-	DECQ         R10
+	ADDQ         R8, DI
+	DECQ         R9
 	JNZ          loop
 
 	// the rounds that fetch nothing touch the argument block
 idle:
-	MOVQ         AX, R8
-	XORQ         R9, R9
-	MOVQ         24(SP), R10
-	MOVQ         $0x00000000, 24(SP)
-	TESTQ        R10, R10
+	MOVQ         AX, DI
+	XORQ         R8, R8
+	MOVQ         48(SP), R9
+	MOVQ         $0x00000000, 48(SP)
+	TESTQ        R9, R9
 	JNZ          loop
-	MOVQ         96(AX), R10
-	TESTQ        $0x00000001, R10
+	MOVQ         96(AX), R9
+	TESTQ        $0x00000001, R9
 	JZ           done
 	VMOVUPD      (DX), Z2
 	VMOVUPD      64(DX), Z3
@@ -39133,17 +39847,17 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 192(AX), Z2
+	VBROADCASTSD 216(AX), Z2
 	VMULPD       Z2, Z0, Z0
 	VMULPD       Z2, Z1, Z1
 
 scaled:
 	MOVQ   120(AX), DX
-	MOVQ   $-1, R8
-	BZHIQ  DX, R8, R8
-	KMOVW  R8, K1
-	SHRQ   $0x08, R8
-	KMOVW  R8, K2
+	MOVQ   $-1, DI
+	BZHIQ  DX, DI, DI
+	KMOVW  DI, K1
+	SHRQ   $0x08, DI
+	KMOVW  DI, K2
 	TESTQ  $0x00000002, CX
 	JZ     maskedadd
 	MOVQ   BX, DX
@@ -39153,7 +39867,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 200(AX), Z2
+	VBROADCASTSD 224(AX), Z2
 	MOVQ         BX, DX
 	VFMADD231PD  (DX), Z2, K1, Z0
 	VFMADD231PD  64(DX), Z2, K2, Z1
@@ -39168,28 +39882,35 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    16(SP), DX
-	MOVQ    $-1, R8
-	BZHIQ   CX, R8, R8
+	MOVQ    40(SP), DX
+	MOVQ    $-1, DI
+	BZHIQ   CX, DI, DI
 	MOVQ    BX, CX
-	MOVQ    DX, R9
-	SHRQ    $0x10, R9
-	ANDQ    R8, R9
-	KMOVW   R9, K1
-	SHRQ    $0x08, R9
-	KMOVW   R9, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    DI, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
 	VMOVUPD Z0, K1, (CX)
 	VMOVUPD Z1, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 16(SP)
+	MOVQ    DX, 40(SP)
 
 stored:
-	ADDQ DI, BX
-
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 8(SP)
+	MOVQ 192(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 16(SP)
+	MOVQ 200(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 24(SP)
+	MOVQ 208(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -39197,12 +39918,18 @@ stored:
 
 // func dTileByRow2x16AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·dTileByRow2x16AVX512(SB), NOSPLIT, $32-8
+TEXT ·dTileByRow2x16AVX512(SB), NOSPLIT, $56-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
 	MOVQ    (AX), CX
 	MOVQ    CX, 8(SP)
+	MOVQ    24(AX), CX
+	MOVQ    CX, 16(SP)
+	MOVQ    48(AX), CX
+	MOVQ    CX, 24(SP)
+	MOVQ    152(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -39210,8 +39937,7 @@ TEXT ·dTileByRow2x16AVX512(SB), NOSPLIT, $32-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 16(SP)
-	MOVQ    48(AX), BX
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x03, SI
 	MOVQ    80(AX), DI
@@ -39221,7 +39947,8 @@ TEXT ·dTileByRow2x16AVX512(SB), NOSPLIT, $32-8
 
 tile:
 	MOVQ       8(SP), CX
-	MOVQ       24(AX), DX
+	MOVQ       16(SP), DX
+	MOVQ       24(SP), BX
 	VPXORD     Z0, Z0, Z0
 	VPXORD     Z1, Z1, Z1
 	VPXORD     Z2, Z2, Z2
@@ -39232,7 +39959,7 @@ tile:
 	ADDQ       R8, R9
 	PREFETCHT0 (R9)
 	PREFETCHT0 64(R9)
-	MOVQ       152(AX), R9
+	MOVQ       32(SP), R9
 	MOVQ       176(AX), R10
 	SHLQ       $0x03, R10
 	MOVQ       96(AX), R12
@@ -39241,7 +39968,7 @@ tile:
 	CMPQ       R11, R12
 	CMOVQGT    R12, R11
 	SUBQ       R11, R12
-	MOVQ       R12, 24(SP)
+	MOVQ       R12, 48(SP)
 	TESTQ      R11, R11
 	JZ         idle
 
@@ -39273,8 +40000,8 @@ loop:
 idle:
 	MOVQ         AX, R9
 	XORQ         R10, R10
-	MOVQ         24(SP), R11
-	MOVQ         $0x00000000, 24(SP)
+	MOVQ         48(SP), R11
+	MOVQ         $0x00000000, 48(SP)
 	TESTQ        R11, R11
 	JNZ          loop
 	MOVQ         96(AX), R11
@@ -39293,7 +40020,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 192(AX), Z4
+	VBROADCASTSD 216(AX), Z4
 	VMULPD       Z4, Z0, Z0
 	VMULPD       Z4, Z1, Z1
 	VMULPD       Z4, Z2, Z2
@@ -39318,7 +40045,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 200(AX), Z4
+	VBROADCASTSD 224(AX), Z4
 	MOVQ         BX, DX
 	VFMADD231PD  (DX), Z4, K1, Z0
 	VFMADD231PD  64(DX), Z4, K2, Z1
@@ -39339,39 +40066,45 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    16(SP), DX
+	MOVQ    40(SP), DX
 	MOVQ    $-1, R9
 	BZHIQ   CX, R9, R9
 	MOVQ    BX, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x08, R10
-	KMOVW   R10, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
 	VMOVUPD Z0, K1, (CX)
 	VMOVUPD Z1, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x08, R10
-	KMOVW   R10, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
 	VMOVUPD Z2, K1, (CX)
 	VMOVUPD Z3, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 16(SP)
+	MOVQ    DX, 40(SP)
 
 stored:
-	ADDQ R8, BX
-	ADDQ R8, BX
-
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 8(SP)
+	MOVQ 192(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 16(SP)
+	MOVQ 200(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 24(SP)
+	MOVQ 208(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -39379,12 +40112,18 @@ stored:
 
 // func dTileByRow3x16AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·dTileByRow3x16AVX512(SB), NOSPLIT, $32-8
+TEXT ·dTileByRow3x16AVX512(SB), NOSPLIT, $56-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
 	MOVQ    (AX), CX
 	MOVQ    CX, 8(SP)
+	MOVQ    24(AX), CX
+	MOVQ    CX, 16(SP)
+	MOVQ    48(AX), CX
+	MOVQ    CX, 24(SP)
+	MOVQ    152(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -39392,8 +40131,7 @@ TEXT ·dTileByRow3x16AVX512(SB), NOSPLIT, $32-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 16(SP)
-	MOVQ    48(AX), BX
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x03, SI
 	MOVQ    80(AX), DI
@@ -39403,7 +40141,8 @@ TEXT ·dTileByRow3x16AVX512(SB), NOSPLIT, $32-8
 
 tile:
 	MOVQ       8(SP), CX
-	MOVQ       24(AX), DX
+	MOVQ       16(SP), DX
+	MOVQ       24(SP), BX
 	VPXORD     Z0, Z0, Z0
 	VPXORD     Z1, Z1, Z1
 	VPXORD     Z2, Z2, Z2
@@ -39419,7 +40158,7 @@ tile:
 	ADDQ       R8, R9
 	PREFETCHT0 (R9)
 	PREFETCHT0 64(R9)
-	MOVQ       152(AX), R9
+	MOVQ       32(SP), R9
 	MOVQ       176(AX), R10
 	SHLQ       $0x03, R10
 	MOVQ       96(AX), R12
@@ -39428,7 +40167,7 @@ tile:
 	CMPQ       R11, R12
 	CMOVQGT    R12, R11
 	SUBQ       R11, R12
-	MOVQ       R12, 24(SP)
+	MOVQ       R12, 48(SP)
 	TESTQ      R11, R11
 	JZ         idle
 
@@ -39466,8 +40205,8 @@ loop:
 idle:
 	MOVQ         AX, R9
 	XORQ         R10, R10
-	MOVQ         24(SP), R11
-	MOVQ         $0x00000000, 24(SP)
+	MOVQ         48(SP), R11
+	MOVQ         $0x00000000, 48(SP)
 	TESTQ        R11, R11
 	JNZ          loop
 	MOVQ         96(AX), R11
@@ -39489,7 +40228,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 192(AX), Z6
+	VBROADCASTSD 216(AX), Z6
 	VMULPD       Z6, Z0, Z0
 	VMULPD       Z6, Z1, Z1
 	VMULPD       Z6, Z2, Z2
@@ -39519,7 +40258,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 200(AX), Z6
+	VBROADCASTSD 224(AX), Z6
 	MOVQ         BX, DX
 	VFMADD231PD  (DX), Z6, K1, Z0
 	VFMADD231PD  64(DX), Z6, K2, Z1
@@ -39546,50 +40285,55 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    16(SP), DX
+	MOVQ    40(SP), DX
 	MOVQ    $-1, R9
 	BZHIQ   CX, R9, R9
 	MOVQ    BX, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x08, R10
-	KMOVW   R10, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
 	VMOVUPD Z0, K1, (CX)
 	VMOVUPD Z1, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x08, R10
-	KMOVW   R10, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
 	VMOVUPD Z2, K1, (CX)
 	VMOVUPD Z3, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x08, R10
-	KMOVW   R10, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
 	VMOVUPD Z4, K1, (CX)
 	VMOVUPD Z5, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 16(SP)
+	MOVQ    DX, 40(SP)
 
 stored:
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 8(SP)
+	MOVQ 192(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 16(SP)
+	MOVQ 200(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 24(SP)
+	MOVQ 208(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -39597,12 +40341,18 @@ stored:
 
 // func dTileByRow4x16AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·dTileByRow4x16AVX512(SB), NOSPLIT, $32-8
+TEXT ·dTileByRow4x16AVX512(SB), NOSPLIT, $56-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
 	MOVQ    (AX), CX
 	MOVQ    CX, 8(SP)
+	MOVQ    24(AX), CX
+	MOVQ    CX, 16(SP)
+	MOVQ    48(AX), CX
+	MOVQ    CX, 24(SP)
+	MOVQ    152(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -39610,8 +40360,7 @@ TEXT ·dTileByRow4x16AVX512(SB), NOSPLIT, $32-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 16(SP)
-	MOVQ    48(AX), BX
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x03, SI
 	MOVQ    80(AX), DI
@@ -39622,7 +40371,8 @@ TEXT ·dTileByRow4x16AVX512(SB), NOSPLIT, $32-8
 
 tile:
 	MOVQ       8(SP), CX
-	MOVQ       24(AX), DX
+	MOVQ       16(SP), DX
+	MOVQ       24(SP), BX
 	VPXORD     Z0, Z0, Z0
 	VPXORD     Z1, Z1, Z1
 	VPXORD     Z2, Z2, Z2
@@ -39643,7 +40393,7 @@ tile:
 	ADDQ       R8, R10
 	PREFETCHT0 (R10)
 	PREFETCHT0 64(R10)
-	MOVQ       152(AX), R10
+	MOVQ       32(SP), R10
 	MOVQ       176(AX), R11
 	SHLQ       $0x03, R11
 	MOVQ       96(AX), R13
@@ -39652,7 +40402,7 @@ tile:
 	CMPQ       R12, R13
 	CMOVQGT    R13, R12
 	SUBQ       R12, R13
-	MOVQ       R13, 24(SP)
+	MOVQ       R13, 48(SP)
 	TESTQ      R12, R12
 	JZ         idle
 
@@ -39696,8 +40446,8 @@ loop:
 idle:
 	MOVQ         AX, R10
 	XORQ         R11, R11
-	MOVQ         24(SP), R12
-	MOVQ         $0x00000000, 24(SP)
+	MOVQ         48(SP), R12
+	MOVQ         $0x00000000, 48(SP)
 	TESTQ        R12, R12
 	JNZ          loop
 	MOVQ         96(AX), R12
@@ -39722,7 +40472,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 192(AX), Z8
+	VBROADCASTSD 216(AX), Z8
 	VMULPD       Z8, Z0, Z0
 	VMULPD       Z8, Z1, Z1
 	VMULPD       Z8, Z2, Z2
@@ -39757,7 +40507,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 200(AX), Z8
+	VBROADCASTSD 224(AX), Z8
 	MOVQ         BX, DX
 	VFMADD231PD  (DX), Z8, K1, Z0
 	VFMADD231PD  64(DX), Z8, K2, Z1
@@ -39790,61 +40540,65 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    16(SP), DX
+	MOVQ    40(SP), DX
 	MOVQ    $-1, R10
 	BZHIQ   CX, R10, R10
 	MOVQ    BX, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x08, R11
-	KMOVW   R11, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
 	VMOVUPD Z0, K1, (CX)
 	VMOVUPD Z1, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x08, R11
-	KMOVW   R11, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
 	VMOVUPD Z2, K1, (CX)
 	VMOVUPD Z3, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x08, R11
-	KMOVW   R11, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
 	VMOVUPD Z4, K1, (CX)
 	VMOVUPD Z5, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x08, R11
-	KMOVW   R11, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
 	VMOVUPD Z6, K1, (CX)
 	VMOVUPD Z7, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 16(SP)
+	MOVQ    DX, 40(SP)
 
 stored:
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 8(SP)
+	MOVQ 192(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 16(SP)
+	MOVQ 200(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 24(SP)
+	MOVQ 208(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -39852,12 +40606,18 @@ stored:
 
 // func dTileByRow5x16AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·dTileByRow5x16AVX512(SB), NOSPLIT, $32-8
+TEXT ·dTileByRow5x16AVX512(SB), NOSPLIT, $56-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
 	MOVQ    (AX), CX
 	MOVQ    CX, 8(SP)
+	MOVQ    24(AX), CX
+	MOVQ    CX, 16(SP)
+	MOVQ    48(AX), CX
+	MOVQ    CX, 24(SP)
+	MOVQ    152(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -39865,8 +40625,7 @@ TEXT ·dTileByRow5x16AVX512(SB), NOSPLIT, $32-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 16(SP)
-	MOVQ    48(AX), BX
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x03, SI
 	MOVQ    80(AX), DI
@@ -39877,7 +40636,8 @@ TEXT ·dTileByRow5x16AVX512(SB), NOSPLIT, $32-8
 
 tile:
 	MOVQ       8(SP), CX
-	MOVQ       24(AX), DX
+	MOVQ       16(SP), DX
+	MOVQ       24(SP), BX
 	VPXORD     Z0, Z0, Z0
 	VPXORD     Z1, Z1, Z1
 	VPXORD     Z2, Z2, Z2
@@ -39903,7 +40663,7 @@ tile:
 	ADDQ       R8, R10
 	PREFETCHT0 (R10)
 	PREFETCHT0 64(R10)
-	MOVQ       152(AX), R10
+	MOVQ       32(SP), R10
 	MOVQ       176(AX), R11
 	SHLQ       $0x03, R11
 	MOVQ       96(AX), R13
@@ -39912,7 +40672,7 @@ tile:
 	CMPQ       R12, R13
 	CMOVQGT    R13, R12
 	SUBQ       R12, R13
-	MOVQ       R13, 24(SP)
+	MOVQ       R13, 48(SP)
 	TESTQ      R12, R12
 	JZ         idle
 
@@ -39962,8 +40722,8 @@ loop:
 idle:
 	MOVQ         AX, R10
 	XORQ         R11, R11
-	MOVQ         24(SP), R12
-	MOVQ         $0x00000000, 24(SP)
+	MOVQ         48(SP), R12
+	MOVQ         $0x00000000, 48(SP)
 	TESTQ        R12, R12
 	JNZ          loop
 	MOVQ         96(AX), R12
@@ -39991,7 +40751,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 192(AX), Z10
+	VBROADCASTSD 216(AX), Z10
 	VMULPD       Z10, Z0, Z0
 	VMULPD       Z10, Z1, Z1
 	VMULPD       Z10, Z2, Z2
@@ -40031,7 +40791,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 200(AX), Z10
+	VBROADCASTSD 224(AX), Z10
 	MOVQ         BX, DX
 	VFMADD231PD  (DX), Z10, K1, Z0
 	VFMADD231PD  64(DX), Z10, K2, Z1
@@ -40070,72 +40830,75 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    16(SP), DX
+	MOVQ    40(SP), DX
 	MOVQ    $-1, R10
 	BZHIQ   CX, R10, R10
 	MOVQ    BX, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x08, R11
-	KMOVW   R11, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
 	VMOVUPD Z0, K1, (CX)
 	VMOVUPD Z1, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x08, R11
-	KMOVW   R11, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
 	VMOVUPD Z2, K1, (CX)
 	VMOVUPD Z3, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x08, R11
-	KMOVW   R11, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
 	VMOVUPD Z4, K1, (CX)
 	VMOVUPD Z5, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x08, R11
-	KMOVW   R11, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
 	VMOVUPD Z6, K1, (CX)
 	VMOVUPD Z7, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x08, R11
-	KMOVW   R11, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
 	VMOVUPD Z8, K1, (CX)
 	VMOVUPD Z9, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 16(SP)
+	MOVQ    DX, 40(SP)
 
 stored:
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 8(SP)
+	MOVQ 192(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 16(SP)
+	MOVQ 200(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 24(SP)
+	MOVQ 208(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -40143,12 +40906,18 @@ stored:
 
 // func dTileByRow6x16AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·dTileByRow6x16AVX512(SB), NOSPLIT, $32-8
+TEXT ·dTileByRow6x16AVX512(SB), NOSPLIT, $56-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
 	MOVQ    (AX), CX
 	MOVQ    CX, 8(SP)
+	MOVQ    24(AX), CX
+	MOVQ    CX, 16(SP)
+	MOVQ    48(AX), CX
+	MOVQ    CX, 24(SP)
+	MOVQ    152(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -40156,8 +40925,7 @@ TEXT ·dTileByRow6x16AVX512(SB), NOSPLIT, $32-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 16(SP)
-	MOVQ    48(AX), BX
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x03, SI
 	MOVQ    80(AX), DI
@@ -40168,7 +40936,8 @@ TEXT ·dTileByRow6x16AVX512(SB), NOSPLIT, $32-8
 
 tile:
 	MOVQ       8(SP), CX
-	MOVQ       24(AX), DX
+	MOVQ       16(SP), DX
+	MOVQ       24(SP), BX
 	LEAQ       (CX)(SI*4), R10
 	ADDQ       SI, R10
 	VPXORD     Z0, Z0, Z0
@@ -40201,7 +40970,7 @@ tile:
 	ADDQ       R8, R11
 	PREFETCHT0 (R11)
 	PREFETCHT0 64(R11)
-	MOVQ       152(AX), R11
+	MOVQ       32(SP), R11
 	MOVQ       176(AX), R12
 	SHLQ       $0x03, R12
 	MOVQ       96(AX), R14
@@ -40210,7 +40979,7 @@ tile:
 	CMPQ       R13, R14
 	CMOVQGT    R14, R13
 	SUBQ       R13, R14
-	MOVQ       R14, 24(SP)
+	MOVQ       R14, 48(SP)
 	TESTQ      R13, R13
 	JZ         idle
 
@@ -40267,8 +41036,8 @@ loop:
 idle:
 	MOVQ         AX, R11
 	XORQ         R12, R12
-	MOVQ         24(SP), R13
-	MOVQ         $0x00000000, 24(SP)
+	MOVQ         48(SP), R13
+	MOVQ         $0x00000000, 48(SP)
 	TESTQ        R13, R13
 	JNZ          loop
 	MOVQ         96(AX), R13
@@ -40299,7 +41068,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 192(AX), Z12
+	VBROADCASTSD 216(AX), Z12
 	VMULPD       Z12, Z0, Z0
 	VMULPD       Z12, Z1, Z1
 	VMULPD       Z12, Z2, Z2
@@ -40344,7 +41113,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 200(AX), Z12
+	VBROADCASTSD 224(AX), Z12
 	MOVQ         BX, DX
 	VFMADD231PD  (DX), Z12, K1, Z0
 	VFMADD231PD  64(DX), Z12, K2, Z1
@@ -40389,83 +41158,85 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    16(SP), DX
+	MOVQ    40(SP), DX
 	MOVQ    $-1, R10
 	BZHIQ   CX, R10, R10
 	MOVQ    BX, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x08, R11
-	KMOVW   R11, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
 	VMOVUPD Z0, K1, (CX)
 	VMOVUPD Z1, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x08, R11
-	KMOVW   R11, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
 	VMOVUPD Z2, K1, (CX)
 	VMOVUPD Z3, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x08, R11
-	KMOVW   R11, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
 	VMOVUPD Z4, K1, (CX)
 	VMOVUPD Z5, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x08, R11
-	KMOVW   R11, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
 	VMOVUPD Z6, K1, (CX)
 	VMOVUPD Z7, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x08, R11
-	KMOVW   R11, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
 	VMOVUPD Z8, K1, (CX)
 	VMOVUPD Z9, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x08, R11
-	KMOVW   R11, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
 	VMOVUPD Z10, K1, (CX)
 	VMOVUPD Z11, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 16(SP)
+	MOVQ    DX, 40(SP)
 
 stored:
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 8(SP)
+	MOVQ 192(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 16(SP)
+	MOVQ 200(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 24(SP)
+	MOVQ 208(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -40473,12 +41244,18 @@ stored:
 
 // func dTileByRow7x16AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·dTileByRow7x16AVX512(SB), NOSPLIT, $32-8
+TEXT ·dTileByRow7x16AVX512(SB), NOSPLIT, $56-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
 	MOVQ    (AX), CX
 	MOVQ    CX, 8(SP)
+	MOVQ    24(AX), CX
+	MOVQ    CX, 16(SP)
+	MOVQ    48(AX), CX
+	MOVQ    CX, 24(SP)
+	MOVQ    152(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -40486,8 +41263,7 @@ TEXT ·dTileByRow7x16AVX512(SB), NOSPLIT, $32-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 16(SP)
-	MOVQ    48(AX), BX
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x03, SI
 	MOVQ    80(AX), DI
@@ -40498,7 +41274,8 @@ TEXT ·dTileByRow7x16AVX512(SB), NOSPLIT, $32-8
 
 tile:
 	MOVQ       8(SP), CX
-	MOVQ       24(AX), DX
+	MOVQ       16(SP), DX
+	MOVQ       24(SP), BX
 	LEAQ       (CX)(SI*4), R10
 	ADDQ       SI, R10
 	VPXORD     Z0, Z0, Z0
@@ -40536,7 +41313,7 @@ tile:
 	ADDQ       R8, R11
 	PREFETCHT0 (R11)
 	PREFETCHT0 64(R11)
-	MOVQ       152(AX), R11
+	MOVQ       32(SP), R11
 	MOVQ       176(AX), R12
 	SHLQ       $0x03, R12
 	MOVQ       96(AX), R14
@@ -40545,7 +41322,7 @@ tile:
 	CMPQ       R13, R14
 	CMOVQGT    R14, R13
 	SUBQ       R13, R14
-	MOVQ       R14, 24(SP)
+	MOVQ       R14, 48(SP)
 	TESTQ      R13, R13
 	JZ         idle
 
@@ -40608,8 +41385,8 @@ loop:
 idle:
 	MOVQ         AX, R11
 	XORQ         R12, R12
-	MOVQ         24(SP), R13
-	MOVQ         $0x00000000, 24(SP)
+	MOVQ         48(SP), R13
+	MOVQ         $0x00000000, 48(SP)
 	TESTQ        R13, R13
 	JNZ          loop
 	MOVQ         96(AX), R13
@@ -40643,7 +41420,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 192(AX), Z14
+	VBROADCASTSD 216(AX), Z14
 	VMULPD       Z14, Z0, Z0
 	VMULPD       Z14, Z1, Z1
 	VMULPD       Z14, Z2, Z2
@@ -40693,7 +41470,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 200(AX), Z14
+	VBROADCASTSD 224(AX), Z14
 	MOVQ         BX, DX
 	VFMADD231PD  (DX), Z14, K1, Z0
 	VFMADD231PD  64(DX), Z14, K2, Z1
@@ -40744,94 +41521,95 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    16(SP), DX
+	MOVQ    40(SP), DX
 	MOVQ    $-1, R10
 	BZHIQ   CX, R10, R10
 	MOVQ    BX, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x08, R11
-	KMOVW   R11, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
 	VMOVUPD Z0, K1, (CX)
 	VMOVUPD Z1, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x08, R11
-	KMOVW   R11, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
 	VMOVUPD Z2, K1, (CX)
 	VMOVUPD Z3, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x08, R11
-	KMOVW   R11, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
 	VMOVUPD Z4, K1, (CX)
 	VMOVUPD Z5, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x08, R11
-	KMOVW   R11, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
 	VMOVUPD Z6, K1, (CX)
 	VMOVUPD Z7, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x08, R11
-	KMOVW   R11, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
 	VMOVUPD Z8, K1, (CX)
 	VMOVUPD Z9, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x08, R11
-	KMOVW   R11, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
 	VMOVUPD Z10, K1, (CX)
 	VMOVUPD Z11, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x08, R11
-	KMOVW   R11, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
 	VMOVUPD Z12, K1, (CX)
 	VMOVUPD Z13, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 16(SP)
+	MOVQ    DX, 40(SP)
 
 stored:
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 8(SP)
+	MOVQ 192(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 16(SP)
+	MOVQ 200(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 24(SP)
+	MOVQ 208(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -40839,12 +41617,18 @@ stored:
 
 // func dTileByRow8x16AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·dTileByRow8x16AVX512(SB), NOSPLIT, $32-8
+TEXT ·dTileByRow8x16AVX512(SB), NOSPLIT, $56-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
 	MOVQ    (AX), CX
 	MOVQ    CX, 8(SP)
+	MOVQ    24(AX), CX
+	MOVQ    CX, 16(SP)
+	MOVQ    48(AX), CX
+	MOVQ    CX, 24(SP)
+	MOVQ    152(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -40852,8 +41636,7 @@ TEXT ·dTileByRow8x16AVX512(SB), NOSPLIT, $32-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 16(SP)
-	MOVQ    48(AX), BX
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x03, SI
 	MOVQ    80(AX), DI
@@ -40864,7 +41647,8 @@ TEXT ·dTileByRow8x16AVX512(SB), NOSPLIT, $32-8
 
 tile:
 	MOVQ       8(SP), CX
-	MOVQ       24(AX), DX
+	MOVQ       16(SP), DX
+	MOVQ       24(SP), BX
 	LEAQ       (CX)(SI*4), R10
 	ADDQ       SI, R10
 	VPXORD     Z0, Z0, Z0
@@ -40907,7 +41691,7 @@ tile:
 	ADDQ       R8, R11
 	PREFETCHT0 (R11)
 	PREFETCHT0 64(R11)
-	MOVQ       152(AX), R11
+	MOVQ       32(SP), R11
 	MOVQ       176(AX), R12
 	SHLQ       $0x03, R12
 	MOVQ       96(AX), R14
@@ -40916,7 +41700,7 @@ tile:
 	CMPQ       R13, R14
 	CMOVQGT    R14, R13
 	SUBQ       R13, R14
-	MOVQ       R14, 24(SP)
+	MOVQ       R14, 48(SP)
 	TESTQ      R13, R13
 	JZ         idle
 
@@ -40985,8 +41769,8 @@ loop:
 idle:
 	MOVQ         AX, R11
 	XORQ         R12, R12
-	MOVQ         24(SP), R13
-	MOVQ         $0x00000000, 24(SP)
+	MOVQ         48(SP), R13
+	MOVQ         $0x00000000, 48(SP)
 	TESTQ        R13, R13
 	JNZ          loop
 	MOVQ         96(AX), R13
@@ -41023,7 +41807,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 192(AX), Z16
+	VBROADCASTSD 216(AX), Z16
 	VMULPD       Z16, Z0, Z0
 	VMULPD       Z16, Z1, Z1
 	VMULPD       Z16, Z2, Z2
@@ -41078,7 +41862,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 200(AX), Z16
+	VBROADCASTSD 224(AX), Z16
 	MOVQ         BX, DX
 	VFMADD231PD  (DX), Z16, K1, Z0
 	VFMADD231PD  64(DX), Z16, K2, Z1
@@ -41135,105 +41919,105 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    16(SP), DX
+	MOVQ    40(SP), DX
 	MOVQ    $-1, R10
 	BZHIQ   CX, R10, R10
 	MOVQ    BX, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x08, R11
-	KMOVW   R11, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
 	VMOVUPD Z0, K1, (CX)
 	VMOVUPD Z1, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x08, R11
-	KMOVW   R11, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
 	VMOVUPD Z2, K1, (CX)
 	VMOVUPD Z3, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x08, R11
-	KMOVW   R11, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
 	VMOVUPD Z4, K1, (CX)
 	VMOVUPD Z5, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x08, R11
-	KMOVW   R11, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
 	VMOVUPD Z6, K1, (CX)
 	VMOVUPD Z7, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x08, R11
-	KMOVW   R11, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
 	VMOVUPD Z8, K1, (CX)
 	VMOVUPD Z9, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x08, R11
-	KMOVW   R11, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
 	VMOVUPD Z10, K1, (CX)
 	VMOVUPD Z11, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x08, R11
-	KMOVW   R11, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
 	VMOVUPD Z12, K1, (CX)
 	VMOVUPD Z13, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x08, R11
-	KMOVW   R11, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
 	VMOVUPD Z14, K1, (CX)
 	VMOVUPD Z15, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 16(SP)
+	MOVQ    DX, 40(SP)
 
 stored:
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 8(SP)
+	MOVQ 192(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 16(SP)
+	MOVQ 200(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 24(SP)
+	MOVQ 208(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -41241,12 +42025,18 @@ stored:
 
 // func dTileByRow9x16AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·dTileByRow9x16AVX512(SB), NOSPLIT, $32-8
+TEXT ·dTileByRow9x16AVX512(SB), NOSPLIT, $56-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
 	MOVQ    (AX), CX
 	MOVQ    CX, 8(SP)
+	MOVQ    24(AX), CX
+	MOVQ    CX, 16(SP)
+	MOVQ    48(AX), CX
+	MOVQ    CX, 24(SP)
+	MOVQ    152(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -41254,8 +42044,7 @@ TEXT ·dTileByRow9x16AVX512(SB), NOSPLIT, $32-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 16(SP)
-	MOVQ    48(AX), BX
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x03, SI
 	MOVQ    80(AX), DI
@@ -41266,7 +42055,8 @@ TEXT ·dTileByRow9x16AVX512(SB), NOSPLIT, $32-8
 
 tile:
 	MOVQ       8(SP), CX
-	MOVQ       24(AX), DX
+	MOVQ       16(SP), DX
+	MOVQ       24(SP), BX
 	LEAQ       (CX)(SI*4), R10
 	ADDQ       SI, R10
 	VPXORD     Z0, Z0, Z0
@@ -41314,7 +42104,7 @@ tile:
 	ADDQ       R8, R11
 	PREFETCHT0 (R11)
 	PREFETCHT0 64(R11)
-	MOVQ       152(AX), R11
+	MOVQ       32(SP), R11
 	MOVQ       176(AX), R12
 	SHLQ       $0x03, R12
 	MOVQ       96(AX), R14
@@ -41323,7 +42113,7 @@ tile:
 	CMPQ       R13, R14
 	CMOVQGT    R14, R13
 	SUBQ       R13, R14
-	MOVQ       R14, 24(SP)
+	MOVQ       R14, 48(SP)
 	TESTQ      R13, R13
 	JZ         idle
 
@@ -41398,8 +42188,8 @@ loop:
 idle:
 	MOVQ         AX, R11
 	XORQ         R12, R12
-	MOVQ         24(SP), R13
-	MOVQ         $0x00000000, 24(SP)
+	MOVQ         48(SP), R13
+	MOVQ         $0x00000000, 48(SP)
 	TESTQ        R13, R13
 	JNZ          loop
 	MOVQ         96(AX), R13
@@ -41439,7 +42229,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 192(AX), Z18
+	VBROADCASTSD 216(AX), Z18
 	VMULPD       Z18, Z0, Z0
 	VMULPD       Z18, Z1, Z1
 	VMULPD       Z18, Z2, Z2
@@ -41499,7 +42289,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 200(AX), Z18
+	VBROADCASTSD 224(AX), Z18
 	MOVQ         BX, DX
 	VFMADD231PD  (DX), Z18, K1, Z0
 	VFMADD231PD  64(DX), Z18, K2, Z1
@@ -41562,116 +42352,115 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    16(SP), DX
+	MOVQ    40(SP), DX
 	MOVQ    $-1, R10
 	BZHIQ   CX, R10, R10
 	MOVQ    BX, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x08, R11
-	KMOVW   R11, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
 	VMOVUPD Z0, K1, (CX)
 	VMOVUPD Z1, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x08, R11
-	KMOVW   R11, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
 	VMOVUPD Z2, K1, (CX)
 	VMOVUPD Z3, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x08, R11
-	KMOVW   R11, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
 	VMOVUPD Z4, K1, (CX)
 	VMOVUPD Z5, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x08, R11
-	KMOVW   R11, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
 	VMOVUPD Z6, K1, (CX)
 	VMOVUPD Z7, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x08, R11
-	KMOVW   R11, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
 	VMOVUPD Z8, K1, (CX)
 	VMOVUPD Z9, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x08, R11
-	KMOVW   R11, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
 	VMOVUPD Z10, K1, (CX)
 	VMOVUPD Z11, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x08, R11
-	KMOVW   R11, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
 	VMOVUPD Z12, K1, (CX)
 	VMOVUPD Z13, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x08, R11
-	KMOVW   R11, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
 	VMOVUPD Z14, K1, (CX)
 	VMOVUPD Z15, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x08, R11
-	KMOVW   R11, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
 	VMOVUPD Z16, K1, (CX)
 	VMOVUPD Z17, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 16(SP)
+	MOVQ    DX, 40(SP)
 
 stored:
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 8(SP)
+	MOVQ 192(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 16(SP)
+	MOVQ 200(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 24(SP)
+	MOVQ 208(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -41679,12 +42468,18 @@ stored:
 
 // func dTileByRow10x16AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·dTileByRow10x16AVX512(SB), NOSPLIT, $32-8
+TEXT ·dTileByRow10x16AVX512(SB), NOSPLIT, $56-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
 	MOVQ    (AX), CX
 	MOVQ    CX, 8(SP)
+	MOVQ    24(AX), CX
+	MOVQ    CX, 16(SP)
+	MOVQ    48(AX), CX
+	MOVQ    CX, 24(SP)
+	MOVQ    152(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -41692,8 +42487,7 @@ TEXT ·dTileByRow10x16AVX512(SB), NOSPLIT, $32-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 16(SP)
-	MOVQ    48(AX), BX
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x03, SI
 	MOVQ    80(AX), DI
@@ -41704,7 +42498,8 @@ TEXT ·dTileByRow10x16AVX512(SB), NOSPLIT, $32-8
 
 tile:
 	MOVQ       8(SP), CX
-	MOVQ       24(AX), DX
+	MOVQ       16(SP), DX
+	MOVQ       24(SP), BX
 	LEAQ       (CX)(SI*4), R10
 	ADDQ       SI, R10
 	VPXORD     Z0, Z0, Z0
@@ -41757,7 +42552,7 @@ tile:
 	ADDQ       R8, R11
 	PREFETCHT0 (R11)
 	PREFETCHT0 64(R11)
-	MOVQ       152(AX), R11
+	MOVQ       32(SP), R11
 	MOVQ       176(AX), R12
 	SHLQ       $0x03, R12
 	MOVQ       96(AX), R14
@@ -41766,7 +42561,7 @@ tile:
 	CMPQ       R13, R14
 	CMOVQGT    R14, R13
 	SUBQ       R13, R14
-	MOVQ       R14, 24(SP)
+	MOVQ       R14, 48(SP)
 	TESTQ      R13, R13
 	JZ         idle
 
@@ -41847,8 +42642,8 @@ loop:
 idle:
 	MOVQ         AX, R11
 	XORQ         R12, R12
-	MOVQ         24(SP), R13
-	MOVQ         $0x00000000, 24(SP)
+	MOVQ         48(SP), R13
+	MOVQ         $0x00000000, 48(SP)
 	TESTQ        R13, R13
 	JNZ          loop
 	MOVQ         96(AX), R13
@@ -41891,7 +42686,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 192(AX), Z20
+	VBROADCASTSD 216(AX), Z20
 	VMULPD       Z20, Z0, Z0
 	VMULPD       Z20, Z1, Z1
 	VMULPD       Z20, Z2, Z2
@@ -41956,7 +42751,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 200(AX), Z20
+	VBROADCASTSD 224(AX), Z20
 	MOVQ         BX, DX
 	VFMADD231PD  (DX), Z20, K1, Z0
 	VFMADD231PD  64(DX), Z20, K2, Z1
@@ -42025,127 +42820,125 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    16(SP), DX
+	MOVQ    40(SP), DX
 	MOVQ    $-1, R10
 	BZHIQ   CX, R10, R10
 	MOVQ    BX, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x08, R11
-	KMOVW   R11, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
 	VMOVUPD Z0, K1, (CX)
 	VMOVUPD Z1, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x08, R11
-	KMOVW   R11, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
 	VMOVUPD Z2, K1, (CX)
 	VMOVUPD Z3, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x08, R11
-	KMOVW   R11, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
 	VMOVUPD Z4, K1, (CX)
 	VMOVUPD Z5, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x08, R11
-	KMOVW   R11, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
 	VMOVUPD Z6, K1, (CX)
 	VMOVUPD Z7, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x08, R11
-	KMOVW   R11, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
 	VMOVUPD Z8, K1, (CX)
 	VMOVUPD Z9, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x08, R11
-	KMOVW   R11, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
 	VMOVUPD Z10, K1, (CX)
 	VMOVUPD Z11, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x08, R11
-	KMOVW   R11, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
 	VMOVUPD Z12, K1, (CX)
 	VMOVUPD Z13, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x08, R11
-	KMOVW   R11, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
 	VMOVUPD Z14, K1, (CX)
 	VMOVUPD Z15, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x08, R11
-	KMOVW   R11, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
 	VMOVUPD Z16, K1, (CX)
 	VMOVUPD Z17, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x08, R11
-	KMOVW   R11, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
 	VMOVUPD Z18, K1, (CX)
 	VMOVUPD Z19, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 16(SP)
+	MOVQ    DX, 40(SP)
 
 stored:
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 8(SP)
+	MOVQ 192(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 16(SP)
+	MOVQ 200(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 24(SP)
+	MOVQ 208(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -42153,12 +42946,18 @@ stored:
 
 // func dTileByRow11x16AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·dTileByRow11x16AVX512(SB), NOSPLIT, $32-8
+TEXT ·dTileByRow11x16AVX512(SB), NOSPLIT, $56-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
 	MOVQ    (AX), CX
 	MOVQ    CX, 8(SP)
+	MOVQ    24(AX), CX
+	MOVQ    CX, 16(SP)
+	MOVQ    48(AX), CX
+	MOVQ    CX, 24(SP)
+	MOVQ    152(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -42166,8 +42965,7 @@ TEXT ·dTileByRow11x16AVX512(SB), NOSPLIT, $32-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 16(SP)
-	MOVQ    48(AX), BX
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x03, SI
 	MOVQ    80(AX), DI
@@ -42178,7 +42976,8 @@ TEXT ·dTileByRow11x16AVX512(SB), NOSPLIT, $32-8
 
 tile:
 	MOVQ       8(SP), CX
-	MOVQ       24(AX), DX
+	MOVQ       16(SP), DX
+	MOVQ       24(SP), BX
 	LEAQ       (CX)(SI*4), R10
 	ADDQ       SI, R10
 	LEAQ       (R10)(SI*4), R11
@@ -42238,7 +43037,7 @@ tile:
 	ADDQ       R8, R12
 	PREFETCHT0 (R12)
 	PREFETCHT0 64(R12)
-	MOVQ       152(AX), R12
+	MOVQ       32(SP), R12
 	MOVQ       176(AX), R13
 	SHLQ       $0x03, R13
 	MOVQ       96(AX), R15
@@ -42247,7 +43046,7 @@ tile:
 	CMPQ       R14, R15
 	CMOVQGT    R15, R14
 	SUBQ       R14, R15
-	MOVQ       R15, 24(SP)
+	MOVQ       R15, 48(SP)
 	TESTQ      R14, R14
 	JZ         idle
 
@@ -42335,8 +43134,8 @@ loop:
 idle:
 	MOVQ         AX, R12
 	XORQ         R13, R13
-	MOVQ         24(SP), R14
-	MOVQ         $0x00000000, 24(SP)
+	MOVQ         48(SP), R14
+	MOVQ         $0x00000000, 48(SP)
 	TESTQ        R14, R14
 	JNZ          loop
 	MOVQ         96(AX), R14
@@ -42382,7 +43181,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 192(AX), Z22
+	VBROADCASTSD 216(AX), Z22
 	VMULPD       Z22, Z0, Z0
 	VMULPD       Z22, Z1, Z1
 	VMULPD       Z22, Z2, Z2
@@ -42452,7 +43251,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 200(AX), Z22
+	VBROADCASTSD 224(AX), Z22
 	MOVQ         BX, DX
 	VFMADD231PD  (DX), Z22, K1, Z0
 	VFMADD231PD  64(DX), Z22, K2, Z1
@@ -42527,138 +43326,135 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    16(SP), DX
+	MOVQ    40(SP), DX
 	MOVQ    $-1, R10
 	BZHIQ   CX, R10, R10
 	MOVQ    BX, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x08, R11
-	KMOVW   R11, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
 	VMOVUPD Z0, K1, (CX)
 	VMOVUPD Z1, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x08, R11
-	KMOVW   R11, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
 	VMOVUPD Z2, K1, (CX)
 	VMOVUPD Z3, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x08, R11
-	KMOVW   R11, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
 	VMOVUPD Z4, K1, (CX)
 	VMOVUPD Z5, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x08, R11
-	KMOVW   R11, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
 	VMOVUPD Z6, K1, (CX)
 	VMOVUPD Z7, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x08, R11
-	KMOVW   R11, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
 	VMOVUPD Z8, K1, (CX)
 	VMOVUPD Z9, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x08, R11
-	KMOVW   R11, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
 	VMOVUPD Z10, K1, (CX)
 	VMOVUPD Z11, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x08, R11
-	KMOVW   R11, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
 	VMOVUPD Z12, K1, (CX)
 	VMOVUPD Z13, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x08, R11
-	KMOVW   R11, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
 	VMOVUPD Z14, K1, (CX)
 	VMOVUPD Z15, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x08, R11
-	KMOVW   R11, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
 	VMOVUPD Z16, K1, (CX)
 	VMOVUPD Z17, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x08, R11
-	KMOVW   R11, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
 	VMOVUPD Z18, K1, (CX)
 	VMOVUPD Z19, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x08, R11
-	KMOVW   R11, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
 	VMOVUPD Z20, K1, (CX)
 	VMOVUPD Z21, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 16(SP)
+	MOVQ    DX, 40(SP)
 
 stored:
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 8(SP)
+	MOVQ 192(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 16(SP)
+	MOVQ 200(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 24(SP)
+	MOVQ 208(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -42666,12 +43462,18 @@ stored:
 
 // func dTileByRow12x16AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·dTileByRow12x16AVX512(SB), NOSPLIT, $32-8
+TEXT ·dTileByRow12x16AVX512(SB), NOSPLIT, $56-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
 	MOVQ    (AX), CX
 	MOVQ    CX, 8(SP)
+	MOVQ    24(AX), CX
+	MOVQ    CX, 16(SP)
+	MOVQ    48(AX), CX
+	MOVQ    CX, 24(SP)
+	MOVQ    152(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -42679,8 +43481,7 @@ TEXT ·dTileByRow12x16AVX512(SB), NOSPLIT, $32-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 16(SP)
-	MOVQ    48(AX), BX
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x03, SI
 	MOVQ    80(AX), DI
@@ -42691,7 +43492,8 @@ TEXT ·dTileByRow12x16AVX512(SB), NOSPLIT, $32-8
 
 tile:
 	MOVQ       8(SP), CX
-	MOVQ       24(AX), DX
+	MOVQ       16(SP), DX
+	MOVQ       24(SP), BX
 	LEAQ       (CX)(SI*4), R10
 	ADDQ       SI, R10
 	LEAQ       (R10)(SI*4), R11
@@ -42756,7 +43558,7 @@ tile:
 	ADDQ       R8, R12
 	PREFETCHT0 (R12)
 	PREFETCHT0 64(R12)
-	MOVQ       152(AX), R12
+	MOVQ       32(SP), R12
 	MOVQ       176(AX), R13
 	SHLQ       $0x03, R13
 	MOVQ       96(AX), R15
@@ -42765,7 +43567,7 @@ tile:
 	CMPQ       R14, R15
 	CMOVQGT    R15, R14
 	SUBQ       R14, R15
-	MOVQ       R15, 24(SP)
+	MOVQ       R15, 48(SP)
 	TESTQ      R14, R14
 	JZ         idle
 
@@ -42859,8 +43661,8 @@ loop:
 idle:
 	MOVQ         AX, R12
 	XORQ         R13, R13
-	MOVQ         24(SP), R14
-	MOVQ         $0x00000000, 24(SP)
+	MOVQ         48(SP), R14
+	MOVQ         $0x00000000, 48(SP)
 	TESTQ        R14, R14
 	JNZ          loop
 	MOVQ         96(AX), R14
@@ -42909,7 +43711,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 192(AX), Z24
+	VBROADCASTSD 216(AX), Z24
 	VMULPD       Z24, Z0, Z0
 	VMULPD       Z24, Z1, Z1
 	VMULPD       Z24, Z2, Z2
@@ -42984,7 +43786,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 200(AX), Z24
+	VBROADCASTSD 224(AX), Z24
 	MOVQ         BX, DX
 	VFMADD231PD  (DX), Z24, K1, Z0
 	VFMADD231PD  64(DX), Z24, K2, Z1
@@ -43065,149 +43867,145 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    16(SP), DX
+	MOVQ    40(SP), DX
 	MOVQ    $-1, R10
 	BZHIQ   CX, R10, R10
 	MOVQ    BX, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x08, R11
-	KMOVW   R11, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
 	VMOVUPD Z0, K1, (CX)
 	VMOVUPD Z1, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x08, R11
-	KMOVW   R11, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
 	VMOVUPD Z2, K1, (CX)
 	VMOVUPD Z3, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x08, R11
-	KMOVW   R11, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
 	VMOVUPD Z4, K1, (CX)
 	VMOVUPD Z5, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x08, R11
-	KMOVW   R11, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
 	VMOVUPD Z6, K1, (CX)
 	VMOVUPD Z7, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x08, R11
-	KMOVW   R11, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
 	VMOVUPD Z8, K1, (CX)
 	VMOVUPD Z9, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x08, R11
-	KMOVW   R11, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
 	VMOVUPD Z10, K1, (CX)
 	VMOVUPD Z11, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x08, R11
-	KMOVW   R11, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
 	VMOVUPD Z12, K1, (CX)
 	VMOVUPD Z13, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x08, R11
-	KMOVW   R11, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
 	VMOVUPD Z14, K1, (CX)
 	VMOVUPD Z15, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x08, R11
-	KMOVW   R11, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
 	VMOVUPD Z16, K1, (CX)
 	VMOVUPD Z17, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x08, R11
-	KMOVW   R11, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
 	VMOVUPD Z18, K1, (CX)
 	VMOVUPD Z19, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x08, R11
-	KMOVW   R11, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
 	VMOVUPD Z20, K1, (CX)
 	VMOVUPD Z21, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x08, R11
-	KMOVW   R11, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
 	VMOVUPD Z22, K1, (CX)
 	VMOVUPD Z23, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 16(SP)
+	MOVQ    DX, 40(SP)
 
 stored:
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 8(SP)
+	MOVQ 192(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 16(SP)
+	MOVQ 200(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 24(SP)
+	MOVQ 208(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -43215,12 +44013,18 @@ stored:
 
 // func dTileByRow13x16AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·dTileByRow13x16AVX512(SB), NOSPLIT, $32-8
+TEXT ·dTileByRow13x16AVX512(SB), NOSPLIT, $56-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
 	MOVQ    (AX), CX
 	MOVQ    CX, 8(SP)
+	MOVQ    24(AX), CX
+	MOVQ    CX, 16(SP)
+	MOVQ    48(AX), CX
+	MOVQ    CX, 24(SP)
+	MOVQ    152(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -43228,8 +44032,7 @@ TEXT ·dTileByRow13x16AVX512(SB), NOSPLIT, $32-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 16(SP)
-	MOVQ    48(AX), BX
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x03, SI
 	MOVQ    80(AX), DI
@@ -43240,7 +44043,8 @@ TEXT ·dTileByRow13x16AVX512(SB), NOSPLIT, $32-8
 
 tile:
 	MOVQ       8(SP), CX
-	MOVQ       24(AX), DX
+	MOVQ       16(SP), DX
+	MOVQ       24(SP), BX
 	LEAQ       (CX)(SI*4), R10
 	ADDQ       SI, R10
 	LEAQ       (R10)(SI*4), R11
@@ -43310,7 +44114,7 @@ tile:
 	ADDQ       R8, R12
 	PREFETCHT0 (R12)
 	PREFETCHT0 64(R12)
-	MOVQ       152(AX), R12
+	MOVQ       32(SP), R12
 	MOVQ       176(AX), R13
 	SHLQ       $0x03, R13
 	MOVQ       96(AX), R15
@@ -43319,7 +44123,7 @@ tile:
 	CMPQ       R14, R15
 	CMOVQGT    R15, R14
 	SUBQ       R14, R15
-	MOVQ       R15, 24(SP)
+	MOVQ       R15, 48(SP)
 	TESTQ      R14, R14
 	JZ         idle
 
@@ -43419,8 +44223,8 @@ loop:
 idle:
 	MOVQ         AX, R12
 	XORQ         R13, R13
-	MOVQ         24(SP), R14
-	MOVQ         $0x00000000, 24(SP)
+	MOVQ         48(SP), R14
+	MOVQ         $0x00000000, 48(SP)
 	TESTQ        R14, R14
 	JNZ          loop
 	MOVQ         96(AX), R14
@@ -43472,7 +44276,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 192(AX), Z26
+	VBROADCASTSD 216(AX), Z26
 	VMULPD       Z26, Z0, Z0
 	VMULPD       Z26, Z1, Z1
 	VMULPD       Z26, Z2, Z2
@@ -43552,7 +44356,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 200(AX), Z26
+	VBROADCASTSD 224(AX), Z26
 	MOVQ         BX, DX
 	VFMADD231PD  (DX), Z26, K1, Z0
 	VFMADD231PD  64(DX), Z26, K2, Z1
@@ -43639,160 +44443,155 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    16(SP), DX
+	MOVQ    40(SP), DX
 	MOVQ    $-1, R10
 	BZHIQ   CX, R10, R10
 	MOVQ    BX, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x08, R11
-	KMOVW   R11, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
 	VMOVUPD Z0, K1, (CX)
 	VMOVUPD Z1, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x08, R11
-	KMOVW   R11, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
 	VMOVUPD Z2, K1, (CX)
 	VMOVUPD Z3, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x08, R11
-	KMOVW   R11, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
 	VMOVUPD Z4, K1, (CX)
 	VMOVUPD Z5, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x08, R11
-	KMOVW   R11, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
 	VMOVUPD Z6, K1, (CX)
 	VMOVUPD Z7, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x08, R11
-	KMOVW   R11, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
 	VMOVUPD Z8, K1, (CX)
 	VMOVUPD Z9, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x08, R11
-	KMOVW   R11, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
 	VMOVUPD Z10, K1, (CX)
 	VMOVUPD Z11, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x08, R11
-	KMOVW   R11, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
 	VMOVUPD Z12, K1, (CX)
 	VMOVUPD Z13, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x08, R11
-	KMOVW   R11, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
 	VMOVUPD Z14, K1, (CX)
 	VMOVUPD Z15, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x08, R11
-	KMOVW   R11, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
 	VMOVUPD Z16, K1, (CX)
 	VMOVUPD Z17, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x08, R11
-	KMOVW   R11, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
 	VMOVUPD Z18, K1, (CX)
 	VMOVUPD Z19, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x08, R11
-	KMOVW   R11, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
 	VMOVUPD Z20, K1, (CX)
 	VMOVUPD Z21, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x08, R11
-	KMOVW   R11, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
 	VMOVUPD Z22, K1, (CX)
 	VMOVUPD Z23, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x08, R11
-	KMOVW   R11, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
 	VMOVUPD Z24, K1, (CX)
 	VMOVUPD Z25, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 16(SP)
+	MOVQ    DX, 40(SP)
 
 stored:
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 8(SP)
+	MOVQ 192(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 16(SP)
+	MOVQ 200(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 24(SP)
+	MOVQ 208(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -43800,12 +44599,18 @@ stored:
 
 // func dTileByRow14x16AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·dTileByRow14x16AVX512(SB), NOSPLIT, $32-8
+TEXT ·dTileByRow14x16AVX512(SB), NOSPLIT, $56-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
 	MOVQ    (AX), CX
 	MOVQ    CX, 8(SP)
+	MOVQ    24(AX), CX
+	MOVQ    CX, 16(SP)
+	MOVQ    48(AX), CX
+	MOVQ    CX, 24(SP)
+	MOVQ    152(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -43813,8 +44618,7 @@ TEXT ·dTileByRow14x16AVX512(SB), NOSPLIT, $32-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 16(SP)
-	MOVQ    48(AX), BX
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x03, SI
 	MOVQ    80(AX), DI
@@ -43825,7 +44629,8 @@ TEXT ·dTileByRow14x16AVX512(SB), NOSPLIT, $32-8
 
 tile:
 	MOVQ       8(SP), CX
-	MOVQ       24(AX), DX
+	MOVQ       16(SP), DX
+	MOVQ       24(SP), BX
 	LEAQ       (CX)(SI*4), R10
 	ADDQ       SI, R10
 	LEAQ       (R10)(SI*4), R11
@@ -43900,7 +44705,7 @@ tile:
 	ADDQ       R8, R12
 	PREFETCHT0 (R12)
 	PREFETCHT0 64(R12)
-	MOVQ       152(AX), R12
+	MOVQ       32(SP), R12
 	MOVQ       176(AX), R13
 	SHLQ       $0x03, R13
 	MOVQ       96(AX), R15
@@ -43909,7 +44714,7 @@ tile:
 	CMPQ       R14, R15
 	CMOVQGT    R15, R14
 	SUBQ       R14, R15
-	MOVQ       R15, 24(SP)
+	MOVQ       R15, 48(SP)
 	TESTQ      R14, R14
 	JZ         idle
 
@@ -44015,8 +44820,8 @@ loop:
 idle:
 	MOVQ         AX, R12
 	XORQ         R13, R13
-	MOVQ         24(SP), R14
-	MOVQ         $0x00000000, 24(SP)
+	MOVQ         48(SP), R14
+	MOVQ         $0x00000000, 48(SP)
 	TESTQ        R14, R14
 	JNZ          loop
 	MOVQ         96(AX), R14
@@ -44071,7 +44876,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 192(AX), Z28
+	VBROADCASTSD 216(AX), Z28
 	VMULPD       Z28, Z0, Z0
 	VMULPD       Z28, Z1, Z1
 	VMULPD       Z28, Z2, Z2
@@ -44156,7 +44961,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 200(AX), Z28
+	VBROADCASTSD 224(AX), Z28
 	MOVQ         BX, DX
 	VFMADD231PD  (DX), Z28, K1, Z0
 	VFMADD231PD  64(DX), Z28, K2, Z1
@@ -44249,171 +45054,165 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    16(SP), DX
+	MOVQ    40(SP), DX
 	MOVQ    $-1, R10
 	BZHIQ   CX, R10, R10
 	MOVQ    BX, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x08, R11
-	KMOVW   R11, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
 	VMOVUPD Z0, K1, (CX)
 	VMOVUPD Z1, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x08, R11
-	KMOVW   R11, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
 	VMOVUPD Z2, K1, (CX)
 	VMOVUPD Z3, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x08, R11
-	KMOVW   R11, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
 	VMOVUPD Z4, K1, (CX)
 	VMOVUPD Z5, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x08, R11
-	KMOVW   R11, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
 	VMOVUPD Z6, K1, (CX)
 	VMOVUPD Z7, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x08, R11
-	KMOVW   R11, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
 	VMOVUPD Z8, K1, (CX)
 	VMOVUPD Z9, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x08, R11
-	KMOVW   R11, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
 	VMOVUPD Z10, K1, (CX)
 	VMOVUPD Z11, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x08, R11
-	KMOVW   R11, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
 	VMOVUPD Z12, K1, (CX)
 	VMOVUPD Z13, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x08, R11
-	KMOVW   R11, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
 	VMOVUPD Z14, K1, (CX)
 	VMOVUPD Z15, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x08, R11
-	KMOVW   R11, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
 	VMOVUPD Z16, K1, (CX)
 	VMOVUPD Z17, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x08, R11
-	KMOVW   R11, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
 	VMOVUPD Z18, K1, (CX)
 	VMOVUPD Z19, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x08, R11
-	KMOVW   R11, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
 	VMOVUPD Z20, K1, (CX)
 	VMOVUPD Z21, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x08, R11
-	KMOVW   R11, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
 	VMOVUPD Z22, K1, (CX)
 	VMOVUPD Z23, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x08, R11
-	KMOVW   R11, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
 	VMOVUPD Z24, K1, (CX)
 	VMOVUPD Z25, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x08, R11
-	KMOVW   R11, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
 	VMOVUPD Z26, K1, (CX)
 	VMOVUPD Z27, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 16(SP)
+	MOVQ    DX, 40(SP)
 
 stored:
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 8(SP)
+	MOVQ 192(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 16(SP)
+	MOVQ 200(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 24(SP)
+	MOVQ 208(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -44421,12 +45220,18 @@ stored:
 
 // func dTileByCol1x16AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·dTileByCol1x16AVX512(SB), NOSPLIT, $32-8
+TEXT ·dTileByCol1x16AVX512(SB), NOSPLIT, $56-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
 	MOVQ    (AX), CX
 	MOVQ    CX, 8(SP)
+	MOVQ    24(AX), CX
+	MOVQ    CX, 16(SP)
+	MOVQ    48(AX), CX
+	MOVQ    CX, 24(SP)
+	MOVQ    152(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -44434,38 +45239,38 @@ TEXT ·dTileByCol1x16AVX512(SB), NOSPLIT, $32-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 16(SP)
-	MOVQ    48(AX), BX
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x03, SI
 	MOVQ    80(AX), DI
 	SHLQ    $0x03, DI
-	MOVQ    88(AX), R8
-	SHLQ    $0x03, R8
+	MOVQ    88(AX), CX
+	SHLQ    $0x03, CX
 
 tile:
 	MOVQ       8(SP), CX
-	MOVQ       24(AX), DX
+	MOVQ       16(SP), DX
+	MOVQ       24(SP), BX
 	VPXORD     Z0, Z0, Z0
 	VPXORD     Z1, Z1, Z1
-	MOVQ       BX, R9
-	PREFETCHT0 (R9)
-	PREFETCHT0 64(R9)
-	MOVQ       152(AX), R9
-	MOVQ       176(AX), R10
-	SHLQ       $0x03, R10
-	MOVQ       96(AX), R12
-	SHRQ       $0x01, R12
-	MOVQ       184(AX), R11
-	CMPQ       R11, R12
-	CMOVQGT    R12, R11
-	SUBQ       R11, R12
-	MOVQ       R12, 24(SP)
-	TESTQ      R11, R11
+	MOVQ       BX, R8
+	PREFETCHT0 (R8)
+	PREFETCHT0 64(R8)
+	MOVQ       32(SP), R8
+	MOVQ       176(AX), R9
+	SHLQ       $0x03, R9
+	MOVQ       96(AX), R11
+	SHRQ       $0x01, R11
+	MOVQ       184(AX), R10
+	CMPQ       R10, R11
+	CMOVQGT    R11, R10
+	SUBQ       R10, R11
+	MOVQ       R11, 48(SP)
+	TESTQ      R10, R10
 	JZ         idle
 
 loop:
-	PREFETCHT1   (R9)
+	PREFETCHT1   (R8)
 	VMOVUPD      (DX), Z2
 	VMOVUPD      64(DX), Z3
 	VBROADCASTSD (CX), Z4
@@ -44478,20 +45283,20 @@ loop:
 	VFMADD231PD  Z4, Z3, Z1
 	LEAQ         (DX)(DI*2), DX
 	LEAQ         (CX)(SI*2), CX
-	ADDQ         R10, R9
-	DECQ         R11
+	ADDQ         R9, R8
+	DECQ         R10
 	JNZ          loop
 
 	// the rounds that fetch nothing touch the argument block
 idle:
-	MOVQ         AX, R9
-	XORQ         R10, R10
-	MOVQ         24(SP), R11
-	MOVQ         $0x00000000, 24(SP)
-	TESTQ        R11, R11
+	MOVQ         AX, R8
+	XORQ         R9, R9
+	MOVQ         48(SP), R10
+	MOVQ         $0x00000000, 48(SP)
+	TESTQ        R10, R10
 	JNZ          loop
-	MOVQ         96(AX), R11
-	TESTQ        $0x00000001, R11
+	MOVQ         96(AX), R10
+	TESTQ        $0x00000001, R10
 	JZ           done
 	VMOVUPD      (DX), Z2
 	VMOVUPD      64(DX), Z3
@@ -44503,17 +45308,17 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 192(AX), Z2
+	VBROADCASTSD 216(AX), Z2
 	VMULPD       Z2, Z0, Z0
 	VMULPD       Z2, Z1, Z1
 
 scaled:
 	MOVQ   120(AX), DX
-	MOVQ   $-1, R9
-	BZHIQ  DX, R9, R9
-	KMOVW  R9, K1
-	SHRQ   $0x08, R9
-	KMOVW  R9, K2
+	MOVQ   $-1, R8
+	BZHIQ  DX, R8, R8
+	KMOVW  R8, K1
+	SHRQ   $0x08, R8
+	KMOVW  R8, K2
 	TESTQ  $0x00000002, CX
 	JZ     maskedadd
 	MOVQ   BX, DX
@@ -44523,7 +45328,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 200(AX), Z2
+	VBROADCASTSD 224(AX), Z2
 	MOVQ         BX, DX
 	VFMADD231PD  (DX), Z2, K1, Z0
 	VFMADD231PD  64(DX), Z2, K2, Z1
@@ -44538,28 +45343,35 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    16(SP), DX
-	MOVQ    $-1, R9
-	BZHIQ   CX, R9, R9
+	MOVQ    40(SP), DX
+	MOVQ    $-1, R8
+	BZHIQ   CX, R8, R8
 	MOVQ    BX, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x08, R10
-	KMOVW   R10, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R8, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
 	VMOVUPD Z0, K1, (CX)
 	VMOVUPD Z1, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 16(SP)
+	MOVQ    DX, 40(SP)
 
 stored:
-	ADDQ R8, BX
-
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 8(SP)
+	MOVQ 192(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 16(SP)
+	MOVQ 200(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 24(SP)
+	MOVQ 208(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -44567,12 +45379,18 @@ stored:
 
 // func dTileByCol2x16AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·dTileByCol2x16AVX512(SB), NOSPLIT, $32-8
+TEXT ·dTileByCol2x16AVX512(SB), NOSPLIT, $56-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
 	MOVQ    (AX), CX
 	MOVQ    CX, 8(SP)
+	MOVQ    24(AX), CX
+	MOVQ    CX, 16(SP)
+	MOVQ    48(AX), CX
+	MOVQ    CX, 24(SP)
+	MOVQ    152(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -44580,8 +45398,7 @@ TEXT ·dTileByCol2x16AVX512(SB), NOSPLIT, $32-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 16(SP)
-	MOVQ    48(AX), BX
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x03, SI
 	MOVQ    80(AX), DI
@@ -44591,7 +45408,8 @@ TEXT ·dTileByCol2x16AVX512(SB), NOSPLIT, $32-8
 
 tile:
 	MOVQ       8(SP), CX
-	MOVQ       24(AX), DX
+	MOVQ       16(SP), DX
+	MOVQ       24(SP), BX
 	VPXORD     Z0, Z0, Z0
 	VPXORD     Z1, Z1, Z1
 	VPXORD     Z2, Z2, Z2
@@ -44602,7 +45420,7 @@ tile:
 	ADDQ       R8, R9
 	PREFETCHT0 (R9)
 	PREFETCHT0 64(R9)
-	MOVQ       152(AX), R9
+	MOVQ       32(SP), R9
 	MOVQ       176(AX), R10
 	SHLQ       $0x03, R10
 	MOVQ       96(AX), R12
@@ -44611,7 +45429,7 @@ tile:
 	CMPQ       R11, R12
 	CMOVQGT    R12, R11
 	SUBQ       R11, R12
-	MOVQ       R12, 24(SP)
+	MOVQ       R12, 48(SP)
 	TESTQ      R11, R11
 	JZ         idle
 
@@ -44643,8 +45461,8 @@ loop:
 idle:
 	MOVQ         AX, R9
 	XORQ         R10, R10
-	MOVQ         24(SP), R11
-	MOVQ         $0x00000000, 24(SP)
+	MOVQ         48(SP), R11
+	MOVQ         $0x00000000, 48(SP)
 	TESTQ        R11, R11
 	JNZ          loop
 	MOVQ         96(AX), R11
@@ -44663,7 +45481,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 192(AX), Z4
+	VBROADCASTSD 216(AX), Z4
 	VMULPD       Z4, Z0, Z0
 	VMULPD       Z4, Z1, Z1
 	VMULPD       Z4, Z2, Z2
@@ -44688,7 +45506,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 200(AX), Z4
+	VBROADCASTSD 224(AX), Z4
 	MOVQ         BX, DX
 	VFMADD231PD  (DX), Z4, K1, Z0
 	VFMADD231PD  64(DX), Z4, K2, Z1
@@ -44709,39 +45527,45 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    16(SP), DX
+	MOVQ    40(SP), DX
 	MOVQ    $-1, R9
 	BZHIQ   CX, R9, R9
 	MOVQ    BX, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x08, R10
-	KMOVW   R10, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
 	VMOVUPD Z0, K1, (CX)
 	VMOVUPD Z1, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x08, R10
-	KMOVW   R10, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
 	VMOVUPD Z2, K1, (CX)
 	VMOVUPD Z3, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 16(SP)
+	MOVQ    DX, 40(SP)
 
 stored:
-	ADDQ R8, BX
-	ADDQ R8, BX
-
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 8(SP)
+	MOVQ 192(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 16(SP)
+	MOVQ 200(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 24(SP)
+	MOVQ 208(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -44749,12 +45573,18 @@ stored:
 
 // func dTileByCol3x16AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·dTileByCol3x16AVX512(SB), NOSPLIT, $32-8
+TEXT ·dTileByCol3x16AVX512(SB), NOSPLIT, $56-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
 	MOVQ    (AX), CX
 	MOVQ    CX, 8(SP)
+	MOVQ    24(AX), CX
+	MOVQ    CX, 16(SP)
+	MOVQ    48(AX), CX
+	MOVQ    CX, 24(SP)
+	MOVQ    152(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -44762,8 +45592,7 @@ TEXT ·dTileByCol3x16AVX512(SB), NOSPLIT, $32-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 16(SP)
-	MOVQ    48(AX), BX
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x03, SI
 	MOVQ    80(AX), DI
@@ -44773,7 +45602,8 @@ TEXT ·dTileByCol3x16AVX512(SB), NOSPLIT, $32-8
 
 tile:
 	MOVQ       8(SP), CX
-	MOVQ       24(AX), DX
+	MOVQ       16(SP), DX
+	MOVQ       24(SP), BX
 	VPXORD     Z0, Z0, Z0
 	VPXORD     Z1, Z1, Z1
 	VPXORD     Z2, Z2, Z2
@@ -44789,7 +45619,7 @@ tile:
 	ADDQ       R8, R9
 	PREFETCHT0 (R9)
 	PREFETCHT0 64(R9)
-	MOVQ       152(AX), R9
+	MOVQ       32(SP), R9
 	MOVQ       176(AX), R10
 	SHLQ       $0x03, R10
 	MOVQ       96(AX), R12
@@ -44798,7 +45628,7 @@ tile:
 	CMPQ       R11, R12
 	CMOVQGT    R12, R11
 	SUBQ       R11, R12
-	MOVQ       R12, 24(SP)
+	MOVQ       R12, 48(SP)
 	TESTQ      R11, R11
 	JZ         idle
 
@@ -44836,8 +45666,8 @@ loop:
 idle:
 	MOVQ         AX, R9
 	XORQ         R10, R10
-	MOVQ         24(SP), R11
-	MOVQ         $0x00000000, 24(SP)
+	MOVQ         48(SP), R11
+	MOVQ         $0x00000000, 48(SP)
 	TESTQ        R11, R11
 	JNZ          loop
 	MOVQ         96(AX), R11
@@ -44859,7 +45689,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 192(AX), Z6
+	VBROADCASTSD 216(AX), Z6
 	VMULPD       Z6, Z0, Z0
 	VMULPD       Z6, Z1, Z1
 	VMULPD       Z6, Z2, Z2
@@ -44889,7 +45719,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 200(AX), Z6
+	VBROADCASTSD 224(AX), Z6
 	MOVQ         BX, DX
 	VFMADD231PD  (DX), Z6, K1, Z0
 	VFMADD231PD  64(DX), Z6, K2, Z1
@@ -44916,50 +45746,55 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    16(SP), DX
+	MOVQ    40(SP), DX
 	MOVQ    $-1, R9
 	BZHIQ   CX, R9, R9
 	MOVQ    BX, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x08, R10
-	KMOVW   R10, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
 	VMOVUPD Z0, K1, (CX)
 	VMOVUPD Z1, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x08, R10
-	KMOVW   R10, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
 	VMOVUPD Z2, K1, (CX)
 	VMOVUPD Z3, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x08, R10
-	KMOVW   R10, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
 	VMOVUPD Z4, K1, (CX)
 	VMOVUPD Z5, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 16(SP)
+	MOVQ    DX, 40(SP)
 
 stored:
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 8(SP)
+	MOVQ 192(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 16(SP)
+	MOVQ 200(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 24(SP)
+	MOVQ 208(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -44967,12 +45802,18 @@ stored:
 
 // func dTileByCol4x16AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·dTileByCol4x16AVX512(SB), NOSPLIT, $32-8
+TEXT ·dTileByCol4x16AVX512(SB), NOSPLIT, $56-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
 	MOVQ    (AX), CX
 	MOVQ    CX, 8(SP)
+	MOVQ    24(AX), CX
+	MOVQ    CX, 16(SP)
+	MOVQ    48(AX), CX
+	MOVQ    CX, 24(SP)
+	MOVQ    152(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -44980,8 +45821,7 @@ TEXT ·dTileByCol4x16AVX512(SB), NOSPLIT, $32-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 16(SP)
-	MOVQ    48(AX), BX
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x03, SI
 	MOVQ    80(AX), DI
@@ -44991,7 +45831,8 @@ TEXT ·dTileByCol4x16AVX512(SB), NOSPLIT, $32-8
 
 tile:
 	MOVQ       8(SP), CX
-	MOVQ       24(AX), DX
+	MOVQ       16(SP), DX
+	MOVQ       24(SP), BX
 	VPXORD     Z0, Z0, Z0
 	VPXORD     Z1, Z1, Z1
 	VPXORD     Z2, Z2, Z2
@@ -45012,7 +45853,7 @@ tile:
 	ADDQ       R8, R9
 	PREFETCHT0 (R9)
 	PREFETCHT0 64(R9)
-	MOVQ       152(AX), R9
+	MOVQ       32(SP), R9
 	MOVQ       176(AX), R10
 	SHLQ       $0x03, R10
 	MOVQ       96(AX), R12
@@ -45021,7 +45862,7 @@ tile:
 	CMPQ       R11, R12
 	CMOVQGT    R12, R11
 	SUBQ       R11, R12
-	MOVQ       R12, 24(SP)
+	MOVQ       R12, 48(SP)
 	TESTQ      R11, R11
 	JZ         idle
 
@@ -45065,8 +45906,8 @@ loop:
 idle:
 	MOVQ         AX, R9
 	XORQ         R10, R10
-	MOVQ         24(SP), R11
-	MOVQ         $0x00000000, 24(SP)
+	MOVQ         48(SP), R11
+	MOVQ         $0x00000000, 48(SP)
 	TESTQ        R11, R11
 	JNZ          loop
 	MOVQ         96(AX), R11
@@ -45091,7 +45932,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 192(AX), Z8
+	VBROADCASTSD 216(AX), Z8
 	VMULPD       Z8, Z0, Z0
 	VMULPD       Z8, Z1, Z1
 	VMULPD       Z8, Z2, Z2
@@ -45126,7 +45967,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 200(AX), Z8
+	VBROADCASTSD 224(AX), Z8
 	MOVQ         BX, DX
 	VFMADD231PD  (DX), Z8, K1, Z0
 	VFMADD231PD  64(DX), Z8, K2, Z1
@@ -45159,61 +46000,65 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    16(SP), DX
+	MOVQ    40(SP), DX
 	MOVQ    $-1, R9
 	BZHIQ   CX, R9, R9
 	MOVQ    BX, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x08, R10
-	KMOVW   R10, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
 	VMOVUPD Z0, K1, (CX)
 	VMOVUPD Z1, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x08, R10
-	KMOVW   R10, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
 	VMOVUPD Z2, K1, (CX)
 	VMOVUPD Z3, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x08, R10
-	KMOVW   R10, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
 	VMOVUPD Z4, K1, (CX)
 	VMOVUPD Z5, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x08, R10
-	KMOVW   R10, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
 	VMOVUPD Z6, K1, (CX)
 	VMOVUPD Z7, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 16(SP)
+	MOVQ    DX, 40(SP)
 
 stored:
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 8(SP)
+	MOVQ 192(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 16(SP)
+	MOVQ 200(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 24(SP)
+	MOVQ 208(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -45221,12 +46066,18 @@ stored:
 
 // func dTileByCol5x16AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·dTileByCol5x16AVX512(SB), NOSPLIT, $32-8
+TEXT ·dTileByCol5x16AVX512(SB), NOSPLIT, $56-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
 	MOVQ    (AX), CX
 	MOVQ    CX, 8(SP)
+	MOVQ    24(AX), CX
+	MOVQ    CX, 16(SP)
+	MOVQ    48(AX), CX
+	MOVQ    CX, 24(SP)
+	MOVQ    152(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -45234,8 +46085,7 @@ TEXT ·dTileByCol5x16AVX512(SB), NOSPLIT, $32-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 16(SP)
-	MOVQ    48(AX), BX
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x03, SI
 	MOVQ    80(AX), DI
@@ -45245,7 +46095,8 @@ TEXT ·dTileByCol5x16AVX512(SB), NOSPLIT, $32-8
 
 tile:
 	MOVQ       8(SP), CX
-	MOVQ       24(AX), DX
+	MOVQ       16(SP), DX
+	MOVQ       24(SP), BX
 	VPXORD     Z0, Z0, Z0
 	VPXORD     Z1, Z1, Z1
 	VPXORD     Z2, Z2, Z2
@@ -45271,7 +46122,7 @@ tile:
 	ADDQ       R8, R9
 	PREFETCHT0 (R9)
 	PREFETCHT0 64(R9)
-	MOVQ       152(AX), R9
+	MOVQ       32(SP), R9
 	MOVQ       176(AX), R10
 	SHLQ       $0x03, R10
 	MOVQ       96(AX), R12
@@ -45280,7 +46131,7 @@ tile:
 	CMPQ       R11, R12
 	CMOVQGT    R12, R11
 	SUBQ       R11, R12
-	MOVQ       R12, 24(SP)
+	MOVQ       R12, 48(SP)
 	TESTQ      R11, R11
 	JZ         idle
 
@@ -45330,8 +46181,8 @@ loop:
 idle:
 	MOVQ         AX, R9
 	XORQ         R10, R10
-	MOVQ         24(SP), R11
-	MOVQ         $0x00000000, 24(SP)
+	MOVQ         48(SP), R11
+	MOVQ         $0x00000000, 48(SP)
 	TESTQ        R11, R11
 	JNZ          loop
 	MOVQ         96(AX), R11
@@ -45359,7 +46210,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 192(AX), Z10
+	VBROADCASTSD 216(AX), Z10
 	VMULPD       Z10, Z0, Z0
 	VMULPD       Z10, Z1, Z1
 	VMULPD       Z10, Z2, Z2
@@ -45399,7 +46250,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 200(AX), Z10
+	VBROADCASTSD 224(AX), Z10
 	MOVQ         BX, DX
 	VFMADD231PD  (DX), Z10, K1, Z0
 	VFMADD231PD  64(DX), Z10, K2, Z1
@@ -45438,72 +46289,75 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    16(SP), DX
+	MOVQ    40(SP), DX
 	MOVQ    $-1, R9
 	BZHIQ   CX, R9, R9
 	MOVQ    BX, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x08, R10
-	KMOVW   R10, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
 	VMOVUPD Z0, K1, (CX)
 	VMOVUPD Z1, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x08, R10
-	KMOVW   R10, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
 	VMOVUPD Z2, K1, (CX)
 	VMOVUPD Z3, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x08, R10
-	KMOVW   R10, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
 	VMOVUPD Z4, K1, (CX)
 	VMOVUPD Z5, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x08, R10
-	KMOVW   R10, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
 	VMOVUPD Z6, K1, (CX)
 	VMOVUPD Z7, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x08, R10
-	KMOVW   R10, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
 	VMOVUPD Z8, K1, (CX)
 	VMOVUPD Z9, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 16(SP)
+	MOVQ    DX, 40(SP)
 
 stored:
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 8(SP)
+	MOVQ 192(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 16(SP)
+	MOVQ 200(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 24(SP)
+	MOVQ 208(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -45511,12 +46365,18 @@ stored:
 
 // func dTileByCol6x16AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·dTileByCol6x16AVX512(SB), NOSPLIT, $32-8
+TEXT ·dTileByCol6x16AVX512(SB), NOSPLIT, $56-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
 	MOVQ    (AX), CX
 	MOVQ    CX, 8(SP)
+	MOVQ    24(AX), CX
+	MOVQ    CX, 16(SP)
+	MOVQ    48(AX), CX
+	MOVQ    CX, 24(SP)
+	MOVQ    152(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -45524,8 +46384,7 @@ TEXT ·dTileByCol6x16AVX512(SB), NOSPLIT, $32-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 16(SP)
-	MOVQ    48(AX), BX
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x03, SI
 	MOVQ    80(AX), DI
@@ -45535,7 +46394,8 @@ TEXT ·dTileByCol6x16AVX512(SB), NOSPLIT, $32-8
 
 tile:
 	MOVQ       8(SP), CX
-	MOVQ       24(AX), DX
+	MOVQ       16(SP), DX
+	MOVQ       24(SP), BX
 	VPXORD     Z0, Z0, Z0
 	VPXORD     Z1, Z1, Z1
 	VPXORD     Z2, Z2, Z2
@@ -45566,7 +46426,7 @@ tile:
 	ADDQ       R8, R9
 	PREFETCHT0 (R9)
 	PREFETCHT0 64(R9)
-	MOVQ       152(AX), R9
+	MOVQ       32(SP), R9
 	MOVQ       176(AX), R10
 	SHLQ       $0x03, R10
 	MOVQ       96(AX), R12
@@ -45575,7 +46435,7 @@ tile:
 	CMPQ       R11, R12
 	CMOVQGT    R12, R11
 	SUBQ       R11, R12
-	MOVQ       R12, 24(SP)
+	MOVQ       R12, 48(SP)
 	TESTQ      R11, R11
 	JZ         idle
 
@@ -45631,8 +46491,8 @@ loop:
 idle:
 	MOVQ         AX, R9
 	XORQ         R10, R10
-	MOVQ         24(SP), R11
-	MOVQ         $0x00000000, 24(SP)
+	MOVQ         48(SP), R11
+	MOVQ         $0x00000000, 48(SP)
 	TESTQ        R11, R11
 	JNZ          loop
 	MOVQ         96(AX), R11
@@ -45663,7 +46523,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 192(AX), Z12
+	VBROADCASTSD 216(AX), Z12
 	VMULPD       Z12, Z0, Z0
 	VMULPD       Z12, Z1, Z1
 	VMULPD       Z12, Z2, Z2
@@ -45708,7 +46568,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 200(AX), Z12
+	VBROADCASTSD 224(AX), Z12
 	MOVQ         BX, DX
 	VFMADD231PD  (DX), Z12, K1, Z0
 	VFMADD231PD  64(DX), Z12, K2, Z1
@@ -45753,83 +46613,85 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    16(SP), DX
+	MOVQ    40(SP), DX
 	MOVQ    $-1, R9
 	BZHIQ   CX, R9, R9
 	MOVQ    BX, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x08, R10
-	KMOVW   R10, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
 	VMOVUPD Z0, K1, (CX)
 	VMOVUPD Z1, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x08, R10
-	KMOVW   R10, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
 	VMOVUPD Z2, K1, (CX)
 	VMOVUPD Z3, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x08, R10
-	KMOVW   R10, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
 	VMOVUPD Z4, K1, (CX)
 	VMOVUPD Z5, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x08, R10
-	KMOVW   R10, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
 	VMOVUPD Z6, K1, (CX)
 	VMOVUPD Z7, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x08, R10
-	KMOVW   R10, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
 	VMOVUPD Z8, K1, (CX)
 	VMOVUPD Z9, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x08, R10
-	KMOVW   R10, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
 	VMOVUPD Z10, K1, (CX)
 	VMOVUPD Z11, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 16(SP)
+	MOVQ    DX, 40(SP)
 
 stored:
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 8(SP)
+	MOVQ 192(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 16(SP)
+	MOVQ 200(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 24(SP)
+	MOVQ 208(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -45837,12 +46699,18 @@ stored:
 
 // func dTileByCol7x16AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·dTileByCol7x16AVX512(SB), NOSPLIT, $32-8
+TEXT ·dTileByCol7x16AVX512(SB), NOSPLIT, $56-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
 	MOVQ    (AX), CX
 	MOVQ    CX, 8(SP)
+	MOVQ    24(AX), CX
+	MOVQ    CX, 16(SP)
+	MOVQ    48(AX), CX
+	MOVQ    CX, 24(SP)
+	MOVQ    152(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -45850,8 +46718,7 @@ TEXT ·dTileByCol7x16AVX512(SB), NOSPLIT, $32-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 16(SP)
-	MOVQ    48(AX), BX
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x03, SI
 	MOVQ    80(AX), DI
@@ -45861,7 +46728,8 @@ TEXT ·dTileByCol7x16AVX512(SB), NOSPLIT, $32-8
 
 tile:
 	MOVQ       8(SP), CX
-	MOVQ       24(AX), DX
+	MOVQ       16(SP), DX
+	MOVQ       24(SP), BX
 	VPXORD     Z0, Z0, Z0
 	VPXORD     Z1, Z1, Z1
 	VPXORD     Z2, Z2, Z2
@@ -45897,7 +46765,7 @@ tile:
 	ADDQ       R8, R9
 	PREFETCHT0 (R9)
 	PREFETCHT0 64(R9)
-	MOVQ       152(AX), R9
+	MOVQ       32(SP), R9
 	MOVQ       176(AX), R10
 	SHLQ       $0x03, R10
 	MOVQ       96(AX), R12
@@ -45906,7 +46774,7 @@ tile:
 	CMPQ       R11, R12
 	CMOVQGT    R12, R11
 	SUBQ       R11, R12
-	MOVQ       R12, 24(SP)
+	MOVQ       R12, 48(SP)
 	TESTQ      R11, R11
 	JZ         idle
 
@@ -45968,8 +46836,8 @@ loop:
 idle:
 	MOVQ         AX, R9
 	XORQ         R10, R10
-	MOVQ         24(SP), R11
-	MOVQ         $0x00000000, 24(SP)
+	MOVQ         48(SP), R11
+	MOVQ         $0x00000000, 48(SP)
 	TESTQ        R11, R11
 	JNZ          loop
 	MOVQ         96(AX), R11
@@ -46003,7 +46871,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 192(AX), Z14
+	VBROADCASTSD 216(AX), Z14
 	VMULPD       Z14, Z0, Z0
 	VMULPD       Z14, Z1, Z1
 	VMULPD       Z14, Z2, Z2
@@ -46053,7 +46921,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 200(AX), Z14
+	VBROADCASTSD 224(AX), Z14
 	MOVQ         BX, DX
 	VFMADD231PD  (DX), Z14, K1, Z0
 	VFMADD231PD  64(DX), Z14, K2, Z1
@@ -46104,94 +46972,95 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    16(SP), DX
+	MOVQ    40(SP), DX
 	MOVQ    $-1, R9
 	BZHIQ   CX, R9, R9
 	MOVQ    BX, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x08, R10
-	KMOVW   R10, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
 	VMOVUPD Z0, K1, (CX)
 	VMOVUPD Z1, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x08, R10
-	KMOVW   R10, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
 	VMOVUPD Z2, K1, (CX)
 	VMOVUPD Z3, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x08, R10
-	KMOVW   R10, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
 	VMOVUPD Z4, K1, (CX)
 	VMOVUPD Z5, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x08, R10
-	KMOVW   R10, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
 	VMOVUPD Z6, K1, (CX)
 	VMOVUPD Z7, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x08, R10
-	KMOVW   R10, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
 	VMOVUPD Z8, K1, (CX)
 	VMOVUPD Z9, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x08, R10
-	KMOVW   R10, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
 	VMOVUPD Z10, K1, (CX)
 	VMOVUPD Z11, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x08, R10
-	KMOVW   R10, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
 	VMOVUPD Z12, K1, (CX)
 	VMOVUPD Z13, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 16(SP)
+	MOVQ    DX, 40(SP)
 
 stored:
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 8(SP)
+	MOVQ 192(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 16(SP)
+	MOVQ 200(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 24(SP)
+	MOVQ 208(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -46199,12 +47068,18 @@ stored:
 
 // func dTileByCol8x16AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·dTileByCol8x16AVX512(SB), NOSPLIT, $32-8
+TEXT ·dTileByCol8x16AVX512(SB), NOSPLIT, $56-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
 	MOVQ    (AX), CX
 	MOVQ    CX, 8(SP)
+	MOVQ    24(AX), CX
+	MOVQ    CX, 16(SP)
+	MOVQ    48(AX), CX
+	MOVQ    CX, 24(SP)
+	MOVQ    152(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -46212,8 +47087,7 @@ TEXT ·dTileByCol8x16AVX512(SB), NOSPLIT, $32-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 16(SP)
-	MOVQ    48(AX), BX
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x03, SI
 	MOVQ    80(AX), DI
@@ -46223,7 +47097,8 @@ TEXT ·dTileByCol8x16AVX512(SB), NOSPLIT, $32-8
 
 tile:
 	MOVQ       8(SP), CX
-	MOVQ       24(AX), DX
+	MOVQ       16(SP), DX
+	MOVQ       24(SP), BX
 	VPXORD     Z0, Z0, Z0
 	VPXORD     Z1, Z1, Z1
 	VPXORD     Z2, Z2, Z2
@@ -46264,7 +47139,7 @@ tile:
 	ADDQ       R8, R9
 	PREFETCHT0 (R9)
 	PREFETCHT0 64(R9)
-	MOVQ       152(AX), R9
+	MOVQ       32(SP), R9
 	MOVQ       176(AX), R10
 	SHLQ       $0x03, R10
 	MOVQ       96(AX), R12
@@ -46273,7 +47148,7 @@ tile:
 	CMPQ       R11, R12
 	CMOVQGT    R12, R11
 	SUBQ       R11, R12
-	MOVQ       R12, 24(SP)
+	MOVQ       R12, 48(SP)
 	TESTQ      R11, R11
 	JZ         idle
 
@@ -46341,8 +47216,8 @@ loop:
 idle:
 	MOVQ         AX, R9
 	XORQ         R10, R10
-	MOVQ         24(SP), R11
-	MOVQ         $0x00000000, 24(SP)
+	MOVQ         48(SP), R11
+	MOVQ         $0x00000000, 48(SP)
 	TESTQ        R11, R11
 	JNZ          loop
 	MOVQ         96(AX), R11
@@ -46379,7 +47254,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 192(AX), Z16
+	VBROADCASTSD 216(AX), Z16
 	VMULPD       Z16, Z0, Z0
 	VMULPD       Z16, Z1, Z1
 	VMULPD       Z16, Z2, Z2
@@ -46434,7 +47309,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 200(AX), Z16
+	VBROADCASTSD 224(AX), Z16
 	MOVQ         BX, DX
 	VFMADD231PD  (DX), Z16, K1, Z0
 	VFMADD231PD  64(DX), Z16, K2, Z1
@@ -46491,105 +47366,105 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    16(SP), DX
+	MOVQ    40(SP), DX
 	MOVQ    $-1, R9
 	BZHIQ   CX, R9, R9
 	MOVQ    BX, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x08, R10
-	KMOVW   R10, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
 	VMOVUPD Z0, K1, (CX)
 	VMOVUPD Z1, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x08, R10
-	KMOVW   R10, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
 	VMOVUPD Z2, K1, (CX)
 	VMOVUPD Z3, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x08, R10
-	KMOVW   R10, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
 	VMOVUPD Z4, K1, (CX)
 	VMOVUPD Z5, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x08, R10
-	KMOVW   R10, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
 	VMOVUPD Z6, K1, (CX)
 	VMOVUPD Z7, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x08, R10
-	KMOVW   R10, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
 	VMOVUPD Z8, K1, (CX)
 	VMOVUPD Z9, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x08, R10
-	KMOVW   R10, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
 	VMOVUPD Z10, K1, (CX)
 	VMOVUPD Z11, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x08, R10
-	KMOVW   R10, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
 	VMOVUPD Z12, K1, (CX)
 	VMOVUPD Z13, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x08, R10
-	KMOVW   R10, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
 	VMOVUPD Z14, K1, (CX)
 	VMOVUPD Z15, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 16(SP)
+	MOVQ    DX, 40(SP)
 
 stored:
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 8(SP)
+	MOVQ 192(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 16(SP)
+	MOVQ 200(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 24(SP)
+	MOVQ 208(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -46597,12 +47472,18 @@ stored:
 
 // func dTileByCol9x16AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·dTileByCol9x16AVX512(SB), NOSPLIT, $32-8
+TEXT ·dTileByCol9x16AVX512(SB), NOSPLIT, $56-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
 	MOVQ    (AX), CX
 	MOVQ    CX, 8(SP)
+	MOVQ    24(AX), CX
+	MOVQ    CX, 16(SP)
+	MOVQ    48(AX), CX
+	MOVQ    CX, 24(SP)
+	MOVQ    152(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -46610,8 +47491,7 @@ TEXT ·dTileByCol9x16AVX512(SB), NOSPLIT, $32-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 16(SP)
-	MOVQ    48(AX), BX
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x03, SI
 	MOVQ    80(AX), DI
@@ -46621,7 +47501,8 @@ TEXT ·dTileByCol9x16AVX512(SB), NOSPLIT, $32-8
 
 tile:
 	MOVQ       8(SP), CX
-	MOVQ       24(AX), DX
+	MOVQ       16(SP), DX
+	MOVQ       24(SP), BX
 	VPXORD     Z0, Z0, Z0
 	VPXORD     Z1, Z1, Z1
 	VPXORD     Z2, Z2, Z2
@@ -46667,7 +47548,7 @@ tile:
 	ADDQ       R8, R9
 	PREFETCHT0 (R9)
 	PREFETCHT0 64(R9)
-	MOVQ       152(AX), R9
+	MOVQ       32(SP), R9
 	MOVQ       176(AX), R10
 	SHLQ       $0x03, R10
 	MOVQ       96(AX), R12
@@ -46676,7 +47557,7 @@ tile:
 	CMPQ       R11, R12
 	CMOVQGT    R12, R11
 	SUBQ       R11, R12
-	MOVQ       R12, 24(SP)
+	MOVQ       R12, 48(SP)
 	TESTQ      R11, R11
 	JZ         idle
 
@@ -46750,8 +47631,8 @@ loop:
 idle:
 	MOVQ         AX, R9
 	XORQ         R10, R10
-	MOVQ         24(SP), R11
-	MOVQ         $0x00000000, 24(SP)
+	MOVQ         48(SP), R11
+	MOVQ         $0x00000000, 48(SP)
 	TESTQ        R11, R11
 	JNZ          loop
 	MOVQ         96(AX), R11
@@ -46791,7 +47672,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 192(AX), Z18
+	VBROADCASTSD 216(AX), Z18
 	VMULPD       Z18, Z0, Z0
 	VMULPD       Z18, Z1, Z1
 	VMULPD       Z18, Z2, Z2
@@ -46851,7 +47732,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 200(AX), Z18
+	VBROADCASTSD 224(AX), Z18
 	MOVQ         BX, DX
 	VFMADD231PD  (DX), Z18, K1, Z0
 	VFMADD231PD  64(DX), Z18, K2, Z1
@@ -46914,116 +47795,115 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    16(SP), DX
+	MOVQ    40(SP), DX
 	MOVQ    $-1, R9
 	BZHIQ   CX, R9, R9
 	MOVQ    BX, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x08, R10
-	KMOVW   R10, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
 	VMOVUPD Z0, K1, (CX)
 	VMOVUPD Z1, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x08, R10
-	KMOVW   R10, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
 	VMOVUPD Z2, K1, (CX)
 	VMOVUPD Z3, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x08, R10
-	KMOVW   R10, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
 	VMOVUPD Z4, K1, (CX)
 	VMOVUPD Z5, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x08, R10
-	KMOVW   R10, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
 	VMOVUPD Z6, K1, (CX)
 	VMOVUPD Z7, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x08, R10
-	KMOVW   R10, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
 	VMOVUPD Z8, K1, (CX)
 	VMOVUPD Z9, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x08, R10
-	KMOVW   R10, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
 	VMOVUPD Z10, K1, (CX)
 	VMOVUPD Z11, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x08, R10
-	KMOVW   R10, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
 	VMOVUPD Z12, K1, (CX)
 	VMOVUPD Z13, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x08, R10
-	KMOVW   R10, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
 	VMOVUPD Z14, K1, (CX)
 	VMOVUPD Z15, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x08, R10
-	KMOVW   R10, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
 	VMOVUPD Z16, K1, (CX)
 	VMOVUPD Z17, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 16(SP)
+	MOVQ    DX, 40(SP)
 
 stored:
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 8(SP)
+	MOVQ 192(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 16(SP)
+	MOVQ 200(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 24(SP)
+	MOVQ 208(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -47031,12 +47911,18 @@ stored:
 
 // func dTileByCol10x16AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·dTileByCol10x16AVX512(SB), NOSPLIT, $32-8
+TEXT ·dTileByCol10x16AVX512(SB), NOSPLIT, $56-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
 	MOVQ    (AX), CX
 	MOVQ    CX, 8(SP)
+	MOVQ    24(AX), CX
+	MOVQ    CX, 16(SP)
+	MOVQ    48(AX), CX
+	MOVQ    CX, 24(SP)
+	MOVQ    152(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -47044,8 +47930,7 @@ TEXT ·dTileByCol10x16AVX512(SB), NOSPLIT, $32-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 16(SP)
-	MOVQ    48(AX), BX
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x03, SI
 	MOVQ    80(AX), DI
@@ -47055,7 +47940,8 @@ TEXT ·dTileByCol10x16AVX512(SB), NOSPLIT, $32-8
 
 tile:
 	MOVQ       8(SP), CX
-	MOVQ       24(AX), DX
+	MOVQ       16(SP), DX
+	MOVQ       24(SP), BX
 	VPXORD     Z0, Z0, Z0
 	VPXORD     Z1, Z1, Z1
 	VPXORD     Z2, Z2, Z2
@@ -47106,7 +47992,7 @@ tile:
 	ADDQ       R8, R9
 	PREFETCHT0 (R9)
 	PREFETCHT0 64(R9)
-	MOVQ       152(AX), R9
+	MOVQ       32(SP), R9
 	MOVQ       176(AX), R10
 	SHLQ       $0x03, R10
 	MOVQ       96(AX), R12
@@ -47115,7 +48001,7 @@ tile:
 	CMPQ       R11, R12
 	CMOVQGT    R12, R11
 	SUBQ       R11, R12
-	MOVQ       R12, 24(SP)
+	MOVQ       R12, 48(SP)
 	TESTQ      R11, R11
 	JZ         idle
 
@@ -47195,8 +48081,8 @@ loop:
 idle:
 	MOVQ         AX, R9
 	XORQ         R10, R10
-	MOVQ         24(SP), R11
-	MOVQ         $0x00000000, 24(SP)
+	MOVQ         48(SP), R11
+	MOVQ         $0x00000000, 48(SP)
 	TESTQ        R11, R11
 	JNZ          loop
 	MOVQ         96(AX), R11
@@ -47239,7 +48125,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 192(AX), Z20
+	VBROADCASTSD 216(AX), Z20
 	VMULPD       Z20, Z0, Z0
 	VMULPD       Z20, Z1, Z1
 	VMULPD       Z20, Z2, Z2
@@ -47304,7 +48190,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 200(AX), Z20
+	VBROADCASTSD 224(AX), Z20
 	MOVQ         BX, DX
 	VFMADD231PD  (DX), Z20, K1, Z0
 	VFMADD231PD  64(DX), Z20, K2, Z1
@@ -47373,127 +48259,125 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    16(SP), DX
+	MOVQ    40(SP), DX
 	MOVQ    $-1, R9
 	BZHIQ   CX, R9, R9
 	MOVQ    BX, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x08, R10
-	KMOVW   R10, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
 	VMOVUPD Z0, K1, (CX)
 	VMOVUPD Z1, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x08, R10
-	KMOVW   R10, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
 	VMOVUPD Z2, K1, (CX)
 	VMOVUPD Z3, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x08, R10
-	KMOVW   R10, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
 	VMOVUPD Z4, K1, (CX)
 	VMOVUPD Z5, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x08, R10
-	KMOVW   R10, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
 	VMOVUPD Z6, K1, (CX)
 	VMOVUPD Z7, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x08, R10
-	KMOVW   R10, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
 	VMOVUPD Z8, K1, (CX)
 	VMOVUPD Z9, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x08, R10
-	KMOVW   R10, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
 	VMOVUPD Z10, K1, (CX)
 	VMOVUPD Z11, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x08, R10
-	KMOVW   R10, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
 	VMOVUPD Z12, K1, (CX)
 	VMOVUPD Z13, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x08, R10
-	KMOVW   R10, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
 	VMOVUPD Z14, K1, (CX)
 	VMOVUPD Z15, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x08, R10
-	KMOVW   R10, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
 	VMOVUPD Z16, K1, (CX)
 	VMOVUPD Z17, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x08, R10
-	KMOVW   R10, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
 	VMOVUPD Z18, K1, (CX)
 	VMOVUPD Z19, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 16(SP)
+	MOVQ    DX, 40(SP)
 
 stored:
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 8(SP)
+	MOVQ 192(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 16(SP)
+	MOVQ 200(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 24(SP)
+	MOVQ 208(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -47501,12 +48385,18 @@ stored:
 
 // func dTileByCol11x16AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·dTileByCol11x16AVX512(SB), NOSPLIT, $32-8
+TEXT ·dTileByCol11x16AVX512(SB), NOSPLIT, $56-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
 	MOVQ    (AX), CX
 	MOVQ    CX, 8(SP)
+	MOVQ    24(AX), CX
+	MOVQ    CX, 16(SP)
+	MOVQ    48(AX), CX
+	MOVQ    CX, 24(SP)
+	MOVQ    152(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -47514,8 +48404,7 @@ TEXT ·dTileByCol11x16AVX512(SB), NOSPLIT, $32-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 16(SP)
-	MOVQ    48(AX), BX
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x03, SI
 	MOVQ    80(AX), DI
@@ -47525,7 +48414,8 @@ TEXT ·dTileByCol11x16AVX512(SB), NOSPLIT, $32-8
 
 tile:
 	MOVQ       8(SP), CX
-	MOVQ       24(AX), DX
+	MOVQ       16(SP), DX
+	MOVQ       24(SP), BX
 	VPXORD     Z0, Z0, Z0
 	VPXORD     Z1, Z1, Z1
 	VPXORD     Z2, Z2, Z2
@@ -47581,7 +48471,7 @@ tile:
 	ADDQ       R8, R9
 	PREFETCHT0 (R9)
 	PREFETCHT0 64(R9)
-	MOVQ       152(AX), R9
+	MOVQ       32(SP), R9
 	MOVQ       176(AX), R10
 	SHLQ       $0x03, R10
 	MOVQ       96(AX), R12
@@ -47590,7 +48480,7 @@ tile:
 	CMPQ       R11, R12
 	CMOVQGT    R12, R11
 	SUBQ       R11, R12
-	MOVQ       R12, 24(SP)
+	MOVQ       R12, 48(SP)
 	TESTQ      R11, R11
 	JZ         idle
 
@@ -47676,8 +48566,8 @@ loop:
 idle:
 	MOVQ         AX, R9
 	XORQ         R10, R10
-	MOVQ         24(SP), R11
-	MOVQ         $0x00000000, 24(SP)
+	MOVQ         48(SP), R11
+	MOVQ         $0x00000000, 48(SP)
 	TESTQ        R11, R11
 	JNZ          loop
 	MOVQ         96(AX), R11
@@ -47723,7 +48613,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 192(AX), Z22
+	VBROADCASTSD 216(AX), Z22
 	VMULPD       Z22, Z0, Z0
 	VMULPD       Z22, Z1, Z1
 	VMULPD       Z22, Z2, Z2
@@ -47793,7 +48683,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 200(AX), Z22
+	VBROADCASTSD 224(AX), Z22
 	MOVQ         BX, DX
 	VFMADD231PD  (DX), Z22, K1, Z0
 	VFMADD231PD  64(DX), Z22, K2, Z1
@@ -47868,138 +48758,135 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    16(SP), DX
+	MOVQ    40(SP), DX
 	MOVQ    $-1, R9
 	BZHIQ   CX, R9, R9
 	MOVQ    BX, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x08, R10
-	KMOVW   R10, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
 	VMOVUPD Z0, K1, (CX)
 	VMOVUPD Z1, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x08, R10
-	KMOVW   R10, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
 	VMOVUPD Z2, K1, (CX)
 	VMOVUPD Z3, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x08, R10
-	KMOVW   R10, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
 	VMOVUPD Z4, K1, (CX)
 	VMOVUPD Z5, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x08, R10
-	KMOVW   R10, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
 	VMOVUPD Z6, K1, (CX)
 	VMOVUPD Z7, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x08, R10
-	KMOVW   R10, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
 	VMOVUPD Z8, K1, (CX)
 	VMOVUPD Z9, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x08, R10
-	KMOVW   R10, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
 	VMOVUPD Z10, K1, (CX)
 	VMOVUPD Z11, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x08, R10
-	KMOVW   R10, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
 	VMOVUPD Z12, K1, (CX)
 	VMOVUPD Z13, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x08, R10
-	KMOVW   R10, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
 	VMOVUPD Z14, K1, (CX)
 	VMOVUPD Z15, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x08, R10
-	KMOVW   R10, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
 	VMOVUPD Z16, K1, (CX)
 	VMOVUPD Z17, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x08, R10
-	KMOVW   R10, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
 	VMOVUPD Z18, K1, (CX)
 	VMOVUPD Z19, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x08, R10
-	KMOVW   R10, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
 	VMOVUPD Z20, K1, (CX)
 	VMOVUPD Z21, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 16(SP)
+	MOVQ    DX, 40(SP)
 
 stored:
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 8(SP)
+	MOVQ 192(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 16(SP)
+	MOVQ 200(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 24(SP)
+	MOVQ 208(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -48007,12 +48894,18 @@ stored:
 
 // func dTileByCol12x16AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·dTileByCol12x16AVX512(SB), NOSPLIT, $32-8
+TEXT ·dTileByCol12x16AVX512(SB), NOSPLIT, $56-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
 	MOVQ    (AX), CX
 	MOVQ    CX, 8(SP)
+	MOVQ    24(AX), CX
+	MOVQ    CX, 16(SP)
+	MOVQ    48(AX), CX
+	MOVQ    CX, 24(SP)
+	MOVQ    152(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -48020,8 +48913,7 @@ TEXT ·dTileByCol12x16AVX512(SB), NOSPLIT, $32-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 16(SP)
-	MOVQ    48(AX), BX
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x03, SI
 	MOVQ    80(AX), DI
@@ -48031,7 +48923,8 @@ TEXT ·dTileByCol12x16AVX512(SB), NOSPLIT, $32-8
 
 tile:
 	MOVQ       8(SP), CX
-	MOVQ       24(AX), DX
+	MOVQ       16(SP), DX
+	MOVQ       24(SP), BX
 	VPXORD     Z0, Z0, Z0
 	VPXORD     Z1, Z1, Z1
 	VPXORD     Z2, Z2, Z2
@@ -48092,7 +48985,7 @@ tile:
 	ADDQ       R8, R9
 	PREFETCHT0 (R9)
 	PREFETCHT0 64(R9)
-	MOVQ       152(AX), R9
+	MOVQ       32(SP), R9
 	MOVQ       176(AX), R10
 	SHLQ       $0x03, R10
 	MOVQ       96(AX), R12
@@ -48101,7 +48994,7 @@ tile:
 	CMPQ       R11, R12
 	CMOVQGT    R12, R11
 	SUBQ       R11, R12
-	MOVQ       R12, 24(SP)
+	MOVQ       R12, 48(SP)
 	TESTQ      R11, R11
 	JZ         idle
 
@@ -48193,8 +49086,8 @@ loop:
 idle:
 	MOVQ         AX, R9
 	XORQ         R10, R10
-	MOVQ         24(SP), R11
-	MOVQ         $0x00000000, 24(SP)
+	MOVQ         48(SP), R11
+	MOVQ         $0x00000000, 48(SP)
 	TESTQ        R11, R11
 	JNZ          loop
 	MOVQ         96(AX), R11
@@ -48243,7 +49136,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 192(AX), Z24
+	VBROADCASTSD 216(AX), Z24
 	VMULPD       Z24, Z0, Z0
 	VMULPD       Z24, Z1, Z1
 	VMULPD       Z24, Z2, Z2
@@ -48318,7 +49211,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 200(AX), Z24
+	VBROADCASTSD 224(AX), Z24
 	MOVQ         BX, DX
 	VFMADD231PD  (DX), Z24, K1, Z0
 	VFMADD231PD  64(DX), Z24, K2, Z1
@@ -48399,149 +49292,145 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    16(SP), DX
+	MOVQ    40(SP), DX
 	MOVQ    $-1, R9
 	BZHIQ   CX, R9, R9
 	MOVQ    BX, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x08, R10
-	KMOVW   R10, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
 	VMOVUPD Z0, K1, (CX)
 	VMOVUPD Z1, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x08, R10
-	KMOVW   R10, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
 	VMOVUPD Z2, K1, (CX)
 	VMOVUPD Z3, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x08, R10
-	KMOVW   R10, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
 	VMOVUPD Z4, K1, (CX)
 	VMOVUPD Z5, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x08, R10
-	KMOVW   R10, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
 	VMOVUPD Z6, K1, (CX)
 	VMOVUPD Z7, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x08, R10
-	KMOVW   R10, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
 	VMOVUPD Z8, K1, (CX)
 	VMOVUPD Z9, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x08, R10
-	KMOVW   R10, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
 	VMOVUPD Z10, K1, (CX)
 	VMOVUPD Z11, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x08, R10
-	KMOVW   R10, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
 	VMOVUPD Z12, K1, (CX)
 	VMOVUPD Z13, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x08, R10
-	KMOVW   R10, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
 	VMOVUPD Z14, K1, (CX)
 	VMOVUPD Z15, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x08, R10
-	KMOVW   R10, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
 	VMOVUPD Z16, K1, (CX)
 	VMOVUPD Z17, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x08, R10
-	KMOVW   R10, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
 	VMOVUPD Z18, K1, (CX)
 	VMOVUPD Z19, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x08, R10
-	KMOVW   R10, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
 	VMOVUPD Z20, K1, (CX)
 	VMOVUPD Z21, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x08, R10
-	KMOVW   R10, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
 	VMOVUPD Z22, K1, (CX)
 	VMOVUPD Z23, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 16(SP)
+	MOVQ    DX, 40(SP)
 
 stored:
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 8(SP)
+	MOVQ 192(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 16(SP)
+	MOVQ 200(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 24(SP)
+	MOVQ 208(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -48549,12 +49438,18 @@ stored:
 
 // func dTileByCol13x16AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·dTileByCol13x16AVX512(SB), NOSPLIT, $32-8
+TEXT ·dTileByCol13x16AVX512(SB), NOSPLIT, $56-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
 	MOVQ    (AX), CX
 	MOVQ    CX, 8(SP)
+	MOVQ    24(AX), CX
+	MOVQ    CX, 16(SP)
+	MOVQ    48(AX), CX
+	MOVQ    CX, 24(SP)
+	MOVQ    152(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -48562,8 +49457,7 @@ TEXT ·dTileByCol13x16AVX512(SB), NOSPLIT, $32-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 16(SP)
-	MOVQ    48(AX), BX
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x03, SI
 	MOVQ    80(AX), DI
@@ -48573,7 +49467,8 @@ TEXT ·dTileByCol13x16AVX512(SB), NOSPLIT, $32-8
 
 tile:
 	MOVQ       8(SP), CX
-	MOVQ       24(AX), DX
+	MOVQ       16(SP), DX
+	MOVQ       24(SP), BX
 	VPXORD     Z0, Z0, Z0
 	VPXORD     Z1, Z1, Z1
 	VPXORD     Z2, Z2, Z2
@@ -48639,7 +49534,7 @@ tile:
 	ADDQ       R8, R9
 	PREFETCHT0 (R9)
 	PREFETCHT0 64(R9)
-	MOVQ       152(AX), R9
+	MOVQ       32(SP), R9
 	MOVQ       176(AX), R10
 	SHLQ       $0x03, R10
 	MOVQ       96(AX), R12
@@ -48648,7 +49543,7 @@ tile:
 	CMPQ       R11, R12
 	CMOVQGT    R12, R11
 	SUBQ       R11, R12
-	MOVQ       R12, 24(SP)
+	MOVQ       R12, 48(SP)
 	TESTQ      R11, R11
 	JZ         idle
 
@@ -48746,8 +49641,8 @@ loop:
 idle:
 	MOVQ         AX, R9
 	XORQ         R10, R10
-	MOVQ         24(SP), R11
-	MOVQ         $0x00000000, 24(SP)
+	MOVQ         48(SP), R11
+	MOVQ         $0x00000000, 48(SP)
 	TESTQ        R11, R11
 	JNZ          loop
 	MOVQ         96(AX), R11
@@ -48799,7 +49694,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 192(AX), Z26
+	VBROADCASTSD 216(AX), Z26
 	VMULPD       Z26, Z0, Z0
 	VMULPD       Z26, Z1, Z1
 	VMULPD       Z26, Z2, Z2
@@ -48879,7 +49774,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 200(AX), Z26
+	VBROADCASTSD 224(AX), Z26
 	MOVQ         BX, DX
 	VFMADD231PD  (DX), Z26, K1, Z0
 	VFMADD231PD  64(DX), Z26, K2, Z1
@@ -48966,160 +49861,155 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    16(SP), DX
+	MOVQ    40(SP), DX
 	MOVQ    $-1, R9
 	BZHIQ   CX, R9, R9
 	MOVQ    BX, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x08, R10
-	KMOVW   R10, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
 	VMOVUPD Z0, K1, (CX)
 	VMOVUPD Z1, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x08, R10
-	KMOVW   R10, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
 	VMOVUPD Z2, K1, (CX)
 	VMOVUPD Z3, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x08, R10
-	KMOVW   R10, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
 	VMOVUPD Z4, K1, (CX)
 	VMOVUPD Z5, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x08, R10
-	KMOVW   R10, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
 	VMOVUPD Z6, K1, (CX)
 	VMOVUPD Z7, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x08, R10
-	KMOVW   R10, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
 	VMOVUPD Z8, K1, (CX)
 	VMOVUPD Z9, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x08, R10
-	KMOVW   R10, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
 	VMOVUPD Z10, K1, (CX)
 	VMOVUPD Z11, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x08, R10
-	KMOVW   R10, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
 	VMOVUPD Z12, K1, (CX)
 	VMOVUPD Z13, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x08, R10
-	KMOVW   R10, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
 	VMOVUPD Z14, K1, (CX)
 	VMOVUPD Z15, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x08, R10
-	KMOVW   R10, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
 	VMOVUPD Z16, K1, (CX)
 	VMOVUPD Z17, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x08, R10
-	KMOVW   R10, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
 	VMOVUPD Z18, K1, (CX)
 	VMOVUPD Z19, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x08, R10
-	KMOVW   R10, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
 	VMOVUPD Z20, K1, (CX)
 	VMOVUPD Z21, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x08, R10
-	KMOVW   R10, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
 	VMOVUPD Z22, K1, (CX)
 	VMOVUPD Z23, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x08, R10
-	KMOVW   R10, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
 	VMOVUPD Z24, K1, (CX)
 	VMOVUPD Z25, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 16(SP)
+	MOVQ    DX, 40(SP)
 
 stored:
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 8(SP)
+	MOVQ 192(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 16(SP)
+	MOVQ 200(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 24(SP)
+	MOVQ 208(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -49127,12 +50017,18 @@ stored:
 
 // func dTileByCol14x16AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·dTileByCol14x16AVX512(SB), NOSPLIT, $32-8
+TEXT ·dTileByCol14x16AVX512(SB), NOSPLIT, $56-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
 	MOVQ    (AX), CX
 	MOVQ    CX, 8(SP)
+	MOVQ    24(AX), CX
+	MOVQ    CX, 16(SP)
+	MOVQ    48(AX), CX
+	MOVQ    CX, 24(SP)
+	MOVQ    152(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -49140,8 +50036,7 @@ TEXT ·dTileByCol14x16AVX512(SB), NOSPLIT, $32-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 16(SP)
-	MOVQ    48(AX), BX
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x03, SI
 	MOVQ    80(AX), DI
@@ -49151,7 +50046,8 @@ TEXT ·dTileByCol14x16AVX512(SB), NOSPLIT, $32-8
 
 tile:
 	MOVQ       8(SP), CX
-	MOVQ       24(AX), DX
+	MOVQ       16(SP), DX
+	MOVQ       24(SP), BX
 	VPXORD     Z0, Z0, Z0
 	VPXORD     Z1, Z1, Z1
 	VPXORD     Z2, Z2, Z2
@@ -49222,7 +50118,7 @@ tile:
 	ADDQ       R8, R9
 	PREFETCHT0 (R9)
 	PREFETCHT0 64(R9)
-	MOVQ       152(AX), R9
+	MOVQ       32(SP), R9
 	MOVQ       176(AX), R10
 	SHLQ       $0x03, R10
 	MOVQ       96(AX), R12
@@ -49231,7 +50127,7 @@ tile:
 	CMPQ       R11, R12
 	CMOVQGT    R12, R11
 	SUBQ       R11, R12
-	MOVQ       R12, 24(SP)
+	MOVQ       R12, 48(SP)
 	TESTQ      R11, R11
 	JZ         idle
 
@@ -49335,8 +50231,8 @@ loop:
 idle:
 	MOVQ         AX, R9
 	XORQ         R10, R10
-	MOVQ         24(SP), R11
-	MOVQ         $0x00000000, 24(SP)
+	MOVQ         48(SP), R11
+	MOVQ         $0x00000000, 48(SP)
 	TESTQ        R11, R11
 	JNZ          loop
 	MOVQ         96(AX), R11
@@ -49391,7 +50287,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 192(AX), Z28
+	VBROADCASTSD 216(AX), Z28
 	VMULPD       Z28, Z0, Z0
 	VMULPD       Z28, Z1, Z1
 	VMULPD       Z28, Z2, Z2
@@ -49476,7 +50372,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 200(AX), Z28
+	VBROADCASTSD 224(AX), Z28
 	MOVQ         BX, DX
 	VFMADD231PD  (DX), Z28, K1, Z0
 	VFMADD231PD  64(DX), Z28, K2, Z1
@@ -49569,171 +50465,165 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    16(SP), DX
+	MOVQ    40(SP), DX
 	MOVQ    $-1, R9
 	BZHIQ   CX, R9, R9
 	MOVQ    BX, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x08, R10
-	KMOVW   R10, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
 	VMOVUPD Z0, K1, (CX)
 	VMOVUPD Z1, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x08, R10
-	KMOVW   R10, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
 	VMOVUPD Z2, K1, (CX)
 	VMOVUPD Z3, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x08, R10
-	KMOVW   R10, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
 	VMOVUPD Z4, K1, (CX)
 	VMOVUPD Z5, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x08, R10
-	KMOVW   R10, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
 	VMOVUPD Z6, K1, (CX)
 	VMOVUPD Z7, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x08, R10
-	KMOVW   R10, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
 	VMOVUPD Z8, K1, (CX)
 	VMOVUPD Z9, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x08, R10
-	KMOVW   R10, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
 	VMOVUPD Z10, K1, (CX)
 	VMOVUPD Z11, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x08, R10
-	KMOVW   R10, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
 	VMOVUPD Z12, K1, (CX)
 	VMOVUPD Z13, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x08, R10
-	KMOVW   R10, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
 	VMOVUPD Z14, K1, (CX)
 	VMOVUPD Z15, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x08, R10
-	KMOVW   R10, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
 	VMOVUPD Z16, K1, (CX)
 	VMOVUPD Z17, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x08, R10
-	KMOVW   R10, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
 	VMOVUPD Z18, K1, (CX)
 	VMOVUPD Z19, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x08, R10
-	KMOVW   R10, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
 	VMOVUPD Z20, K1, (CX)
 	VMOVUPD Z21, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x08, R10
-	KMOVW   R10, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
 	VMOVUPD Z22, K1, (CX)
 	VMOVUPD Z23, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x08, R10
-	KMOVW   R10, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
 	VMOVUPD Z24, K1, (CX)
 	VMOVUPD Z25, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x08, R10
-	KMOVW   R10, K2
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
 	VMOVUPD Z26, K1, (CX)
 	VMOVUPD Z27, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 16(SP)
+	MOVQ    DX, 40(SP)
 
 stored:
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 8(SP)
+	MOVQ 192(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 16(SP)
+	MOVQ 200(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 24(SP)
+	MOVQ 208(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -49741,12 +50631,18 @@ stored:
 
 // func dTileByRow1x24AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·dTileByRow1x24AVX512(SB), NOSPLIT, $32-8
+TEXT ·dTileByRow1x24AVX512(SB), NOSPLIT, $56-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
 	MOVQ    (AX), CX
 	MOVQ    CX, 8(SP)
+	MOVQ    24(AX), CX
+	MOVQ    CX, 16(SP)
+	MOVQ    48(AX), CX
+	MOVQ    CX, 24(SP)
+	MOVQ    152(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -49754,40 +50650,40 @@ TEXT ·dTileByRow1x24AVX512(SB), NOSPLIT, $32-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 16(SP)
-	MOVQ    48(AX), BX
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), CX
 	SHLQ    $0x03, CX
 	MOVQ    80(AX), SI
 	SHLQ    $0x03, SI
-	MOVQ    88(AX), DI
-	SHLQ    $0x03, DI
+	MOVQ    88(AX), CX
+	SHLQ    $0x03, CX
 
 tile:
 	MOVQ       8(SP), CX
-	MOVQ       24(AX), DX
+	MOVQ       16(SP), DX
+	MOVQ       24(SP), BX
 	VPXORD     Z0, Z0, Z0
 	VPXORD     Z1, Z1, Z1
 	VPXORD     Z2, Z2, Z2
-	MOVQ       BX, R8
-	PREFETCHT0 (R8)
-	PREFETCHT0 64(R8)
-	PREFETCHT0 128(R8)
-	MOVQ       152(AX), R8
-	MOVQ       176(AX), R9
-	SHLQ       $0x03, R9
-	MOVQ       96(AX), R11
-	SHRQ       $0x01, R11
-	MOVQ       184(AX), R10
-	CMPQ       R10, R11
-	CMOVQGT    R11, R10
-	SUBQ       R10, R11
-	MOVQ       R11, 24(SP)
-	TESTQ      R10, R10
+	MOVQ       BX, DI
+	PREFETCHT0 (DI)
+	PREFETCHT0 64(DI)
+	PREFETCHT0 128(DI)
+	MOVQ       32(SP), DI
+	MOVQ       176(AX), R8
+	SHLQ       $0x03, R8
+	MOVQ       96(AX), R10
+	SHRQ       $0x01, R10
+	MOVQ       184(AX), R9
+	CMPQ       R9, R10
+	CMOVQGT    R10, R9
+	SUBQ       R9, R10
+	MOVQ       R10, 48(SP)
+	TESTQ      R9, R9
 	JZ         idle
 
 loop:
-	PREFETCHT1   (R8)
+	PREFETCHT1   (DI)
 	VMOVUPD      (DX), Z3
 	VMOVUPD      64(DX), Z4
 	VMOVUPD      128(DX), Z5
@@ -49804,20 +50700,20 @@ loop:
 	VFMADD231PD  Z6, Z5, Z2
 	LEAQ         (DX)(SI*2), DX
 	ADDQ         $0x10, CX
-	ADDQ         R9, R8
-	DECQ         R10
+	ADDQ         R8, DI
+	DECQ         R9
 	JNZ          loop
 
 	// the rounds that fetch nothing touch the argument block
 idle:
-	MOVQ         AX, R8
-	XORQ         R9, R9
-	MOVQ         24(SP), R10
-	MOVQ         $0x00000000, 24(SP)
-	TESTQ        R10, R10
+	MOVQ         AX, DI
+	XORQ         R8, R8
+	MOVQ         48(SP), R9
+	MOVQ         $0x00000000, 48(SP)
+	TESTQ        R9, R9
 	JNZ          loop
-	MOVQ         96(AX), R10
-	TESTQ        $0x00000001, R10
+	MOVQ         96(AX), R9
+	TESTQ        $0x00000001, R9
 	JZ           done
 	VMOVUPD      (DX), Z3
 	VMOVUPD      64(DX), Z4
@@ -49831,20 +50727,20 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 192(AX), Z3
+	VBROADCASTSD 216(AX), Z3
 	VMULPD       Z3, Z0, Z0
 	VMULPD       Z3, Z1, Z1
 	VMULPD       Z3, Z2, Z2
 
 scaled:
 	MOVQ   120(AX), DX
-	MOVQ   $-1, R8
-	BZHIQ  DX, R8, R8
-	KMOVW  R8, K1
-	SHRQ   $0x08, R8
-	KMOVW  R8, K2
-	SHRQ   $0x08, R8
-	KMOVW  R8, K3
+	MOVQ   $-1, DI
+	BZHIQ  DX, DI, DI
+	KMOVW  DI, K1
+	SHRQ   $0x08, DI
+	KMOVW  DI, K2
+	SHRQ   $0x08, DI
+	KMOVW  DI, K3
 	TESTQ  $0x00000002, CX
 	JZ     maskedadd
 	MOVQ   BX, DX
@@ -49855,7 +50751,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 200(AX), Z3
+	VBROADCASTSD 224(AX), Z3
 	MOVQ         BX, DX
 	VFMADD231PD  (DX), Z3, K1, Z0
 	VFMADD231PD  64(DX), Z3, K2, Z1
@@ -49872,31 +50768,38 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    16(SP), DX
-	MOVQ    $-1, R8
-	BZHIQ   CX, R8, R8
+	MOVQ    40(SP), DX
+	MOVQ    $-1, DI
+	BZHIQ   CX, DI, DI
 	MOVQ    BX, CX
-	MOVQ    DX, R9
-	SHRQ    $0x10, R9
-	ANDQ    R8, R9
-	KMOVW   R9, K1
-	SHRQ    $0x08, R9
-	KMOVW   R9, K2
-	SHRQ    $0x08, R9
-	KMOVW   R9, K3
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    DI, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
+	SHRQ    $0x08, BX
+	KMOVW   BX, K3
 	VMOVUPD Z0, K1, (CX)
 	VMOVUPD Z1, K2, 64(CX)
 	VMOVUPD Z2, K3, 128(CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 16(SP)
+	MOVQ    DX, 40(SP)
 
 stored:
-	ADDQ DI, BX
-
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 8(SP)
+	MOVQ 192(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 16(SP)
+	MOVQ 200(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 24(SP)
+	MOVQ 208(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -49904,12 +50807,18 @@ stored:
 
 // func dTileByRow2x24AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·dTileByRow2x24AVX512(SB), NOSPLIT, $32-8
+TEXT ·dTileByRow2x24AVX512(SB), NOSPLIT, $56-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
 	MOVQ    (AX), CX
 	MOVQ    CX, 8(SP)
+	MOVQ    24(AX), CX
+	MOVQ    CX, 16(SP)
+	MOVQ    48(AX), CX
+	MOVQ    CX, 24(SP)
+	MOVQ    152(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -49917,8 +50826,7 @@ TEXT ·dTileByRow2x24AVX512(SB), NOSPLIT, $32-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 16(SP)
-	MOVQ    48(AX), BX
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x03, SI
 	MOVQ    80(AX), DI
@@ -49928,7 +50836,8 @@ TEXT ·dTileByRow2x24AVX512(SB), NOSPLIT, $32-8
 
 tile:
 	MOVQ       8(SP), CX
-	MOVQ       24(AX), DX
+	MOVQ       16(SP), DX
+	MOVQ       24(SP), BX
 	VPXORD     Z0, Z0, Z0
 	VPXORD     Z1, Z1, Z1
 	VPXORD     Z2, Z2, Z2
@@ -49943,7 +50852,7 @@ tile:
 	PREFETCHT0 (R9)
 	PREFETCHT0 64(R9)
 	PREFETCHT0 128(R9)
-	MOVQ       152(AX), R9
+	MOVQ       32(SP), R9
 	MOVQ       176(AX), R10
 	SHLQ       $0x03, R10
 	MOVQ       96(AX), R12
@@ -49952,7 +50861,7 @@ tile:
 	CMPQ       R11, R12
 	CMOVQGT    R12, R11
 	SUBQ       R11, R12
-	MOVQ       R12, 24(SP)
+	MOVQ       R12, 48(SP)
 	TESTQ      R11, R11
 	JZ         idle
 
@@ -49990,8 +50899,8 @@ loop:
 idle:
 	MOVQ         AX, R9
 	XORQ         R10, R10
-	MOVQ         24(SP), R11
-	MOVQ         $0x00000000, 24(SP)
+	MOVQ         48(SP), R11
+	MOVQ         $0x00000000, 48(SP)
 	TESTQ        R11, R11
 	JNZ          loop
 	MOVQ         96(AX), R11
@@ -50013,7 +50922,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 192(AX), Z6
+	VBROADCASTSD 216(AX), Z6
 	VMULPD       Z6, Z0, Z0
 	VMULPD       Z6, Z1, Z1
 	VMULPD       Z6, Z2, Z2
@@ -50044,7 +50953,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 200(AX), Z6
+	VBROADCASTSD 224(AX), Z6
 	MOVQ         BX, DX
 	VFMADD231PD  (DX), Z6, K1, Z0
 	VFMADD231PD  64(DX), Z6, K2, Z1
@@ -50069,45 +50978,51 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    16(SP), DX
+	MOVQ    40(SP), DX
 	MOVQ    $-1, R9
 	BZHIQ   CX, R9, R9
 	MOVQ    BX, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x08, R10
-	KMOVW   R10, K2
-	SHRQ    $0x08, R10
-	KMOVW   R10, K3
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
+	SHRQ    $0x08, BX
+	KMOVW   BX, K3
 	VMOVUPD Z0, K1, (CX)
 	VMOVUPD Z1, K2, 64(CX)
 	VMOVUPD Z2, K3, 128(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x08, R10
-	KMOVW   R10, K2
-	SHRQ    $0x08, R10
-	KMOVW   R10, K3
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
+	SHRQ    $0x08, BX
+	KMOVW   BX, K3
 	VMOVUPD Z3, K1, (CX)
 	VMOVUPD Z4, K2, 64(CX)
 	VMOVUPD Z5, K3, 128(CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 16(SP)
+	MOVQ    DX, 40(SP)
 
 stored:
-	ADDQ R8, BX
-	ADDQ R8, BX
-
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 8(SP)
+	MOVQ 192(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 16(SP)
+	MOVQ 200(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 24(SP)
+	MOVQ 208(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -50115,12 +51030,18 @@ stored:
 
 // func dTileByRow3x24AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·dTileByRow3x24AVX512(SB), NOSPLIT, $32-8
+TEXT ·dTileByRow3x24AVX512(SB), NOSPLIT, $56-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
 	MOVQ    (AX), CX
 	MOVQ    CX, 8(SP)
+	MOVQ    24(AX), CX
+	MOVQ    CX, 16(SP)
+	MOVQ    48(AX), CX
+	MOVQ    CX, 24(SP)
+	MOVQ    152(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -50128,8 +51049,7 @@ TEXT ·dTileByRow3x24AVX512(SB), NOSPLIT, $32-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 16(SP)
-	MOVQ    48(AX), BX
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x03, SI
 	MOVQ    80(AX), DI
@@ -50139,7 +51059,8 @@ TEXT ·dTileByRow3x24AVX512(SB), NOSPLIT, $32-8
 
 tile:
 	MOVQ       8(SP), CX
-	MOVQ       24(AX), DX
+	MOVQ       16(SP), DX
+	MOVQ       24(SP), BX
 	VPXORD     Z0, Z0, Z0
 	VPXORD     Z1, Z1, Z1
 	VPXORD     Z2, Z2, Z2
@@ -50161,7 +51082,7 @@ tile:
 	PREFETCHT0 (R9)
 	PREFETCHT0 64(R9)
 	PREFETCHT0 128(R9)
-	MOVQ       152(AX), R9
+	MOVQ       32(SP), R9
 	MOVQ       176(AX), R10
 	SHLQ       $0x03, R10
 	MOVQ       96(AX), R12
@@ -50170,7 +51091,7 @@ tile:
 	CMPQ       R11, R12
 	CMOVQGT    R12, R11
 	SUBQ       R11, R12
-	MOVQ       R12, 24(SP)
+	MOVQ       R12, 48(SP)
 	TESTQ      R11, R11
 	JZ         idle
 
@@ -50216,8 +51137,8 @@ loop:
 idle:
 	MOVQ         AX, R9
 	XORQ         R10, R10
-	MOVQ         24(SP), R11
-	MOVQ         $0x00000000, 24(SP)
+	MOVQ         48(SP), R11
+	MOVQ         $0x00000000, 48(SP)
 	TESTQ        R11, R11
 	JNZ          loop
 	MOVQ         96(AX), R11
@@ -50243,7 +51164,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 192(AX), Z9
+	VBROADCASTSD 216(AX), Z9
 	VMULPD       Z9, Z0, Z0
 	VMULPD       Z9, Z1, Z1
 	VMULPD       Z9, Z2, Z2
@@ -50281,7 +51202,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 200(AX), Z9
+	VBROADCASTSD 224(AX), Z9
 	MOVQ         BX, DX
 	VFMADD231PD  (DX), Z9, K1, Z0
 	VFMADD231PD  64(DX), Z9, K2, Z1
@@ -50314,59 +51235,64 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    16(SP), DX
+	MOVQ    40(SP), DX
 	MOVQ    $-1, R9
 	BZHIQ   CX, R9, R9
 	MOVQ    BX, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x08, R10
-	KMOVW   R10, K2
-	SHRQ    $0x08, R10
-	KMOVW   R10, K3
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
+	SHRQ    $0x08, BX
+	KMOVW   BX, K3
 	VMOVUPD Z0, K1, (CX)
 	VMOVUPD Z1, K2, 64(CX)
 	VMOVUPD Z2, K3, 128(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x08, R10
-	KMOVW   R10, K2
-	SHRQ    $0x08, R10
-	KMOVW   R10, K3
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
+	SHRQ    $0x08, BX
+	KMOVW   BX, K3
 	VMOVUPD Z3, K1, (CX)
 	VMOVUPD Z4, K2, 64(CX)
 	VMOVUPD Z5, K3, 128(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x08, R10
-	KMOVW   R10, K2
-	SHRQ    $0x08, R10
-	KMOVW   R10, K3
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
+	SHRQ    $0x08, BX
+	KMOVW   BX, K3
 	VMOVUPD Z6, K1, (CX)
 	VMOVUPD Z7, K2, 64(CX)
 	VMOVUPD Z8, K3, 128(CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 16(SP)
+	MOVQ    DX, 40(SP)
 
 stored:
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 8(SP)
+	MOVQ 192(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 16(SP)
+	MOVQ 200(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 24(SP)
+	MOVQ 208(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -50374,12 +51300,18 @@ stored:
 
 // func dTileByRow4x24AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·dTileByRow4x24AVX512(SB), NOSPLIT, $32-8
+TEXT ·dTileByRow4x24AVX512(SB), NOSPLIT, $56-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
 	MOVQ    (AX), CX
 	MOVQ    CX, 8(SP)
+	MOVQ    24(AX), CX
+	MOVQ    CX, 16(SP)
+	MOVQ    48(AX), CX
+	MOVQ    CX, 24(SP)
+	MOVQ    152(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -50387,8 +51319,7 @@ TEXT ·dTileByRow4x24AVX512(SB), NOSPLIT, $32-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 16(SP)
-	MOVQ    48(AX), BX
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x03, SI
 	MOVQ    80(AX), DI
@@ -50399,7 +51330,8 @@ TEXT ·dTileByRow4x24AVX512(SB), NOSPLIT, $32-8
 
 tile:
 	MOVQ       8(SP), CX
-	MOVQ       24(AX), DX
+	MOVQ       16(SP), DX
+	MOVQ       24(SP), BX
 	VPXORD     Z0, Z0, Z0
 	VPXORD     Z1, Z1, Z1
 	VPXORD     Z2, Z2, Z2
@@ -50428,7 +51360,7 @@ tile:
 	PREFETCHT0 (R10)
 	PREFETCHT0 64(R10)
 	PREFETCHT0 128(R10)
-	MOVQ       152(AX), R10
+	MOVQ       32(SP), R10
 	MOVQ       176(AX), R11
 	SHLQ       $0x03, R11
 	MOVQ       96(AX), R13
@@ -50437,7 +51369,7 @@ tile:
 	CMPQ       R12, R13
 	CMOVQGT    R13, R12
 	SUBQ       R12, R13
-	MOVQ       R13, 24(SP)
+	MOVQ       R13, 48(SP)
 	TESTQ      R12, R12
 	JZ         idle
 
@@ -50491,8 +51423,8 @@ loop:
 idle:
 	MOVQ         AX, R10
 	XORQ         R11, R11
-	MOVQ         24(SP), R12
-	MOVQ         $0x00000000, 24(SP)
+	MOVQ         48(SP), R12
+	MOVQ         $0x00000000, 48(SP)
 	TESTQ        R12, R12
 	JNZ          loop
 	MOVQ         96(AX), R12
@@ -50522,7 +51454,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 192(AX), Z12
+	VBROADCASTSD 216(AX), Z12
 	VMULPD       Z12, Z0, Z0
 	VMULPD       Z12, Z1, Z1
 	VMULPD       Z12, Z2, Z2
@@ -50567,7 +51499,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 200(AX), Z12
+	VBROADCASTSD 224(AX), Z12
 	MOVQ         BX, DX
 	VFMADD231PD  (DX), Z12, K1, Z0
 	VFMADD231PD  64(DX), Z12, K2, Z1
@@ -50608,73 +51540,77 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    16(SP), DX
+	MOVQ    40(SP), DX
 	MOVQ    $-1, R10
 	BZHIQ   CX, R10, R10
 	MOVQ    BX, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x08, R11
-	KMOVW   R11, K2
-	SHRQ    $0x08, R11
-	KMOVW   R11, K3
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
+	SHRQ    $0x08, BX
+	KMOVW   BX, K3
 	VMOVUPD Z0, K1, (CX)
 	VMOVUPD Z1, K2, 64(CX)
 	VMOVUPD Z2, K3, 128(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x08, R11
-	KMOVW   R11, K2
-	SHRQ    $0x08, R11
-	KMOVW   R11, K3
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
+	SHRQ    $0x08, BX
+	KMOVW   BX, K3
 	VMOVUPD Z3, K1, (CX)
 	VMOVUPD Z4, K2, 64(CX)
 	VMOVUPD Z5, K3, 128(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x08, R11
-	KMOVW   R11, K2
-	SHRQ    $0x08, R11
-	KMOVW   R11, K3
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
+	SHRQ    $0x08, BX
+	KMOVW   BX, K3
 	VMOVUPD Z6, K1, (CX)
 	VMOVUPD Z7, K2, 64(CX)
 	VMOVUPD Z8, K3, 128(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x08, R11
-	KMOVW   R11, K2
-	SHRQ    $0x08, R11
-	KMOVW   R11, K3
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
+	SHRQ    $0x08, BX
+	KMOVW   BX, K3
 	VMOVUPD Z9, K1, (CX)
 	VMOVUPD Z10, K2, 64(CX)
 	VMOVUPD Z11, K3, 128(CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 16(SP)
+	MOVQ    DX, 40(SP)
 
 stored:
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 8(SP)
+	MOVQ 192(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 16(SP)
+	MOVQ 200(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 24(SP)
+	MOVQ 208(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -50682,12 +51618,18 @@ stored:
 
 // func dTileByRow5x24AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·dTileByRow5x24AVX512(SB), NOSPLIT, $32-8
+TEXT ·dTileByRow5x24AVX512(SB), NOSPLIT, $56-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
 	MOVQ    (AX), CX
 	MOVQ    CX, 8(SP)
+	MOVQ    24(AX), CX
+	MOVQ    CX, 16(SP)
+	MOVQ    48(AX), CX
+	MOVQ    CX, 24(SP)
+	MOVQ    152(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -50695,8 +51637,7 @@ TEXT ·dTileByRow5x24AVX512(SB), NOSPLIT, $32-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 16(SP)
-	MOVQ    48(AX), BX
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x03, SI
 	MOVQ    80(AX), DI
@@ -50707,7 +51648,8 @@ TEXT ·dTileByRow5x24AVX512(SB), NOSPLIT, $32-8
 
 tile:
 	MOVQ       8(SP), CX
-	MOVQ       24(AX), DX
+	MOVQ       16(SP), DX
+	MOVQ       24(SP), BX
 	VPXORD     Z0, Z0, Z0
 	VPXORD     Z1, Z1, Z1
 	VPXORD     Z2, Z2, Z2
@@ -50743,7 +51685,7 @@ tile:
 	PREFETCHT0 (R10)
 	PREFETCHT0 64(R10)
 	PREFETCHT0 128(R10)
-	MOVQ       152(AX), R10
+	MOVQ       32(SP), R10
 	MOVQ       176(AX), R11
 	SHLQ       $0x03, R11
 	MOVQ       96(AX), R13
@@ -50752,7 +51694,7 @@ tile:
 	CMPQ       R12, R13
 	CMOVQGT    R13, R12
 	SUBQ       R12, R13
-	MOVQ       R13, 24(SP)
+	MOVQ       R13, 48(SP)
 	TESTQ      R12, R12
 	JZ         idle
 
@@ -50814,8 +51756,8 @@ loop:
 idle:
 	MOVQ         AX, R10
 	XORQ         R11, R11
-	MOVQ         24(SP), R12
-	MOVQ         $0x00000000, 24(SP)
+	MOVQ         48(SP), R12
+	MOVQ         $0x00000000, 48(SP)
 	TESTQ        R12, R12
 	JNZ          loop
 	MOVQ         96(AX), R12
@@ -50849,7 +51791,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 192(AX), Z15
+	VBROADCASTSD 216(AX), Z15
 	VMULPD       Z15, Z0, Z0
 	VMULPD       Z15, Z1, Z1
 	VMULPD       Z15, Z2, Z2
@@ -50901,7 +51843,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 200(AX), Z15
+	VBROADCASTSD 224(AX), Z15
 	MOVQ         BX, DX
 	VFMADD231PD  (DX), Z15, K1, Z0
 	VFMADD231PD  64(DX), Z15, K2, Z1
@@ -50950,87 +51892,90 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    16(SP), DX
+	MOVQ    40(SP), DX
 	MOVQ    $-1, R10
 	BZHIQ   CX, R10, R10
 	MOVQ    BX, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x08, R11
-	KMOVW   R11, K2
-	SHRQ    $0x08, R11
-	KMOVW   R11, K3
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
+	SHRQ    $0x08, BX
+	KMOVW   BX, K3
 	VMOVUPD Z0, K1, (CX)
 	VMOVUPD Z1, K2, 64(CX)
 	VMOVUPD Z2, K3, 128(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x08, R11
-	KMOVW   R11, K2
-	SHRQ    $0x08, R11
-	KMOVW   R11, K3
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
+	SHRQ    $0x08, BX
+	KMOVW   BX, K3
 	VMOVUPD Z3, K1, (CX)
 	VMOVUPD Z4, K2, 64(CX)
 	VMOVUPD Z5, K3, 128(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x08, R11
-	KMOVW   R11, K2
-	SHRQ    $0x08, R11
-	KMOVW   R11, K3
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
+	SHRQ    $0x08, BX
+	KMOVW   BX, K3
 	VMOVUPD Z6, K1, (CX)
 	VMOVUPD Z7, K2, 64(CX)
 	VMOVUPD Z8, K3, 128(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x08, R11
-	KMOVW   R11, K2
-	SHRQ    $0x08, R11
-	KMOVW   R11, K3
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
+	SHRQ    $0x08, BX
+	KMOVW   BX, K3
 	VMOVUPD Z9, K1, (CX)
 	VMOVUPD Z10, K2, 64(CX)
 	VMOVUPD Z11, K3, 128(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x08, R11
-	KMOVW   R11, K2
-	SHRQ    $0x08, R11
-	KMOVW   R11, K3
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
+	SHRQ    $0x08, BX
+	KMOVW   BX, K3
 	VMOVUPD Z12, K1, (CX)
 	VMOVUPD Z13, K2, 64(CX)
 	VMOVUPD Z14, K3, 128(CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 16(SP)
+	MOVQ    DX, 40(SP)
 
 stored:
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 8(SP)
+	MOVQ 192(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 16(SP)
+	MOVQ 200(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 24(SP)
+	MOVQ 208(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -51038,12 +51983,18 @@ stored:
 
 // func dTileByRow6x24AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·dTileByRow6x24AVX512(SB), NOSPLIT, $32-8
+TEXT ·dTileByRow6x24AVX512(SB), NOSPLIT, $56-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
 	MOVQ    (AX), CX
 	MOVQ    CX, 8(SP)
+	MOVQ    24(AX), CX
+	MOVQ    CX, 16(SP)
+	MOVQ    48(AX), CX
+	MOVQ    CX, 24(SP)
+	MOVQ    152(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -51051,8 +52002,7 @@ TEXT ·dTileByRow6x24AVX512(SB), NOSPLIT, $32-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 16(SP)
-	MOVQ    48(AX), BX
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x03, SI
 	MOVQ    80(AX), DI
@@ -51063,7 +52013,8 @@ TEXT ·dTileByRow6x24AVX512(SB), NOSPLIT, $32-8
 
 tile:
 	MOVQ       8(SP), CX
-	MOVQ       24(AX), DX
+	MOVQ       16(SP), DX
+	MOVQ       24(SP), BX
 	LEAQ       (CX)(SI*4), R10
 	ADDQ       SI, R10
 	VPXORD     Z0, Z0, Z0
@@ -51108,7 +52059,7 @@ tile:
 	PREFETCHT0 (R11)
 	PREFETCHT0 64(R11)
 	PREFETCHT0 128(R11)
-	MOVQ       152(AX), R11
+	MOVQ       32(SP), R11
 	MOVQ       176(AX), R12
 	SHLQ       $0x03, R12
 	MOVQ       96(AX), R14
@@ -51117,7 +52068,7 @@ tile:
 	CMPQ       R13, R14
 	CMOVQGT    R14, R13
 	SUBQ       R13, R14
-	MOVQ       R14, 24(SP)
+	MOVQ       R14, 48(SP)
 	TESTQ      R13, R13
 	JZ         idle
 
@@ -51188,8 +52139,8 @@ loop:
 idle:
 	MOVQ         AX, R11
 	XORQ         R12, R12
-	MOVQ         24(SP), R13
-	MOVQ         $0x00000000, 24(SP)
+	MOVQ         48(SP), R13
+	MOVQ         $0x00000000, 48(SP)
 	TESTQ        R13, R13
 	JNZ          loop
 	MOVQ         96(AX), R13
@@ -51227,7 +52178,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 192(AX), Z18
+	VBROADCASTSD 216(AX), Z18
 	VMULPD       Z18, Z0, Z0
 	VMULPD       Z18, Z1, Z1
 	VMULPD       Z18, Z2, Z2
@@ -51286,7 +52237,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 200(AX), Z18
+	VBROADCASTSD 224(AX), Z18
 	MOVQ         BX, DX
 	VFMADD231PD  (DX), Z18, K1, Z0
 	VFMADD231PD  64(DX), Z18, K2, Z1
@@ -51343,101 +52294,103 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    16(SP), DX
+	MOVQ    40(SP), DX
 	MOVQ    $-1, R10
 	BZHIQ   CX, R10, R10
 	MOVQ    BX, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x08, R11
-	KMOVW   R11, K2
-	SHRQ    $0x08, R11
-	KMOVW   R11, K3
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
+	SHRQ    $0x08, BX
+	KMOVW   BX, K3
 	VMOVUPD Z0, K1, (CX)
 	VMOVUPD Z1, K2, 64(CX)
 	VMOVUPD Z2, K3, 128(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x08, R11
-	KMOVW   R11, K2
-	SHRQ    $0x08, R11
-	KMOVW   R11, K3
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
+	SHRQ    $0x08, BX
+	KMOVW   BX, K3
 	VMOVUPD Z3, K1, (CX)
 	VMOVUPD Z4, K2, 64(CX)
 	VMOVUPD Z5, K3, 128(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x08, R11
-	KMOVW   R11, K2
-	SHRQ    $0x08, R11
-	KMOVW   R11, K3
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
+	SHRQ    $0x08, BX
+	KMOVW   BX, K3
 	VMOVUPD Z6, K1, (CX)
 	VMOVUPD Z7, K2, 64(CX)
 	VMOVUPD Z8, K3, 128(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x08, R11
-	KMOVW   R11, K2
-	SHRQ    $0x08, R11
-	KMOVW   R11, K3
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
+	SHRQ    $0x08, BX
+	KMOVW   BX, K3
 	VMOVUPD Z9, K1, (CX)
 	VMOVUPD Z10, K2, 64(CX)
 	VMOVUPD Z11, K3, 128(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x08, R11
-	KMOVW   R11, K2
-	SHRQ    $0x08, R11
-	KMOVW   R11, K3
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
+	SHRQ    $0x08, BX
+	KMOVW   BX, K3
 	VMOVUPD Z12, K1, (CX)
 	VMOVUPD Z13, K2, 64(CX)
 	VMOVUPD Z14, K3, 128(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x08, R11
-	KMOVW   R11, K2
-	SHRQ    $0x08, R11
-	KMOVW   R11, K3
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
+	SHRQ    $0x08, BX
+	KMOVW   BX, K3
 	VMOVUPD Z15, K1, (CX)
 	VMOVUPD Z16, K2, 64(CX)
 	VMOVUPD Z17, K3, 128(CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 16(SP)
+	MOVQ    DX, 40(SP)
 
 stored:
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 8(SP)
+	MOVQ 192(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 16(SP)
+	MOVQ 200(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 24(SP)
+	MOVQ 208(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -51445,12 +52398,18 @@ stored:
 
 // func dTileByRow7x24AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·dTileByRow7x24AVX512(SB), NOSPLIT, $32-8
+TEXT ·dTileByRow7x24AVX512(SB), NOSPLIT, $56-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
 	MOVQ    (AX), CX
 	MOVQ    CX, 8(SP)
+	MOVQ    24(AX), CX
+	MOVQ    CX, 16(SP)
+	MOVQ    48(AX), CX
+	MOVQ    CX, 24(SP)
+	MOVQ    152(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -51458,8 +52417,7 @@ TEXT ·dTileByRow7x24AVX512(SB), NOSPLIT, $32-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 16(SP)
-	MOVQ    48(AX), BX
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x03, SI
 	MOVQ    80(AX), DI
@@ -51470,7 +52428,8 @@ TEXT ·dTileByRow7x24AVX512(SB), NOSPLIT, $32-8
 
 tile:
 	MOVQ       8(SP), CX
-	MOVQ       24(AX), DX
+	MOVQ       16(SP), DX
+	MOVQ       24(SP), BX
 	LEAQ       (CX)(SI*4), R10
 	ADDQ       SI, R10
 	VPXORD     Z0, Z0, Z0
@@ -51522,7 +52481,7 @@ tile:
 	PREFETCHT0 (R11)
 	PREFETCHT0 64(R11)
 	PREFETCHT0 128(R11)
-	MOVQ       152(AX), R11
+	MOVQ       32(SP), R11
 	MOVQ       176(AX), R12
 	SHLQ       $0x03, R12
 	MOVQ       96(AX), R14
@@ -51531,7 +52490,7 @@ tile:
 	CMPQ       R13, R14
 	CMOVQGT    R14, R13
 	SUBQ       R13, R14
-	MOVQ       R14, 24(SP)
+	MOVQ       R14, 48(SP)
 	TESTQ      R13, R13
 	JZ         idle
 
@@ -51610,8 +52569,8 @@ loop:
 idle:
 	MOVQ         AX, R11
 	XORQ         R12, R12
-	MOVQ         24(SP), R13
-	MOVQ         $0x00000000, 24(SP)
+	MOVQ         48(SP), R13
+	MOVQ         $0x00000000, 48(SP)
 	TESTQ        R13, R13
 	JNZ          loop
 	MOVQ         96(AX), R13
@@ -51653,7 +52612,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 192(AX), Z21
+	VBROADCASTSD 216(AX), Z21
 	VMULPD       Z21, Z0, Z0
 	VMULPD       Z21, Z1, Z1
 	VMULPD       Z21, Z2, Z2
@@ -51719,7 +52678,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 200(AX), Z21
+	VBROADCASTSD 224(AX), Z21
 	MOVQ         BX, DX
 	VFMADD231PD  (DX), Z21, K1, Z0
 	VFMADD231PD  64(DX), Z21, K2, Z1
@@ -51784,115 +52743,116 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    16(SP), DX
+	MOVQ    40(SP), DX
 	MOVQ    $-1, R10
 	BZHIQ   CX, R10, R10
 	MOVQ    BX, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x08, R11
-	KMOVW   R11, K2
-	SHRQ    $0x08, R11
-	KMOVW   R11, K3
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
+	SHRQ    $0x08, BX
+	KMOVW   BX, K3
 	VMOVUPD Z0, K1, (CX)
 	VMOVUPD Z1, K2, 64(CX)
 	VMOVUPD Z2, K3, 128(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x08, R11
-	KMOVW   R11, K2
-	SHRQ    $0x08, R11
-	KMOVW   R11, K3
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
+	SHRQ    $0x08, BX
+	KMOVW   BX, K3
 	VMOVUPD Z3, K1, (CX)
 	VMOVUPD Z4, K2, 64(CX)
 	VMOVUPD Z5, K3, 128(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x08, R11
-	KMOVW   R11, K2
-	SHRQ    $0x08, R11
-	KMOVW   R11, K3
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
+	SHRQ    $0x08, BX
+	KMOVW   BX, K3
 	VMOVUPD Z6, K1, (CX)
 	VMOVUPD Z7, K2, 64(CX)
 	VMOVUPD Z8, K3, 128(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x08, R11
-	KMOVW   R11, K2
-	SHRQ    $0x08, R11
-	KMOVW   R11, K3
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
+	SHRQ    $0x08, BX
+	KMOVW   BX, K3
 	VMOVUPD Z9, K1, (CX)
 	VMOVUPD Z10, K2, 64(CX)
 	VMOVUPD Z11, K3, 128(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x08, R11
-	KMOVW   R11, K2
-	SHRQ    $0x08, R11
-	KMOVW   R11, K3
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
+	SHRQ    $0x08, BX
+	KMOVW   BX, K3
 	VMOVUPD Z12, K1, (CX)
 	VMOVUPD Z13, K2, 64(CX)
 	VMOVUPD Z14, K3, 128(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x08, R11
-	KMOVW   R11, K2
-	SHRQ    $0x08, R11
-	KMOVW   R11, K3
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
+	SHRQ    $0x08, BX
+	KMOVW   BX, K3
 	VMOVUPD Z15, K1, (CX)
 	VMOVUPD Z16, K2, 64(CX)
 	VMOVUPD Z17, K3, 128(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x08, R11
-	KMOVW   R11, K2
-	SHRQ    $0x08, R11
-	KMOVW   R11, K3
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
+	SHRQ    $0x08, BX
+	KMOVW   BX, K3
 	VMOVUPD Z18, K1, (CX)
 	VMOVUPD Z19, K2, 64(CX)
 	VMOVUPD Z20, K3, 128(CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 16(SP)
+	MOVQ    DX, 40(SP)
 
 stored:
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 8(SP)
+	MOVQ 192(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 16(SP)
+	MOVQ 200(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 24(SP)
+	MOVQ 208(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -51900,12 +52860,18 @@ stored:
 
 // func dTileByRow8x24AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·dTileByRow8x24AVX512(SB), NOSPLIT, $32-8
+TEXT ·dTileByRow8x24AVX512(SB), NOSPLIT, $56-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
 	MOVQ    (AX), CX
 	MOVQ    CX, 8(SP)
+	MOVQ    24(AX), CX
+	MOVQ    CX, 16(SP)
+	MOVQ    48(AX), CX
+	MOVQ    CX, 24(SP)
+	MOVQ    152(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -51913,8 +52879,7 @@ TEXT ·dTileByRow8x24AVX512(SB), NOSPLIT, $32-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 16(SP)
-	MOVQ    48(AX), BX
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x03, SI
 	MOVQ    80(AX), DI
@@ -51925,7 +52890,8 @@ TEXT ·dTileByRow8x24AVX512(SB), NOSPLIT, $32-8
 
 tile:
 	MOVQ       8(SP), CX
-	MOVQ       24(AX), DX
+	MOVQ       16(SP), DX
+	MOVQ       24(SP), BX
 	LEAQ       (CX)(SI*4), R10
 	ADDQ       SI, R10
 	VPXORD     Z0, Z0, Z0
@@ -51984,7 +52950,7 @@ tile:
 	PREFETCHT0 (R11)
 	PREFETCHT0 64(R11)
 	PREFETCHT0 128(R11)
-	MOVQ       152(AX), R11
+	MOVQ       32(SP), R11
 	MOVQ       176(AX), R12
 	SHLQ       $0x03, R12
 	MOVQ       96(AX), R14
@@ -51993,7 +52959,7 @@ tile:
 	CMPQ       R13, R14
 	CMOVQGT    R14, R13
 	SUBQ       R13, R14
-	MOVQ       R14, 24(SP)
+	MOVQ       R14, 48(SP)
 	TESTQ      R13, R13
 	JZ         idle
 
@@ -52080,8 +53046,8 @@ loop:
 idle:
 	MOVQ         AX, R11
 	XORQ         R12, R12
-	MOVQ         24(SP), R13
-	MOVQ         $0x00000000, 24(SP)
+	MOVQ         48(SP), R13
+	MOVQ         $0x00000000, 48(SP)
 	TESTQ        R13, R13
 	JNZ          loop
 	MOVQ         96(AX), R13
@@ -52127,7 +53093,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 192(AX), Z24
+	VBROADCASTSD 216(AX), Z24
 	VMULPD       Z24, Z0, Z0
 	VMULPD       Z24, Z1, Z1
 	VMULPD       Z24, Z2, Z2
@@ -52200,7 +53166,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 200(AX), Z24
+	VBROADCASTSD 224(AX), Z24
 	MOVQ         BX, DX
 	VFMADD231PD  (DX), Z24, K1, Z0
 	VFMADD231PD  64(DX), Z24, K2, Z1
@@ -52273,129 +53239,129 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    16(SP), DX
+	MOVQ    40(SP), DX
 	MOVQ    $-1, R10
 	BZHIQ   CX, R10, R10
 	MOVQ    BX, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x08, R11
-	KMOVW   R11, K2
-	SHRQ    $0x08, R11
-	KMOVW   R11, K3
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
+	SHRQ    $0x08, BX
+	KMOVW   BX, K3
 	VMOVUPD Z0, K1, (CX)
 	VMOVUPD Z1, K2, 64(CX)
 	VMOVUPD Z2, K3, 128(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x08, R11
-	KMOVW   R11, K2
-	SHRQ    $0x08, R11
-	KMOVW   R11, K3
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
+	SHRQ    $0x08, BX
+	KMOVW   BX, K3
 	VMOVUPD Z3, K1, (CX)
 	VMOVUPD Z4, K2, 64(CX)
 	VMOVUPD Z5, K3, 128(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x08, R11
-	KMOVW   R11, K2
-	SHRQ    $0x08, R11
-	KMOVW   R11, K3
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
+	SHRQ    $0x08, BX
+	KMOVW   BX, K3
 	VMOVUPD Z6, K1, (CX)
 	VMOVUPD Z7, K2, 64(CX)
 	VMOVUPD Z8, K3, 128(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x08, R11
-	KMOVW   R11, K2
-	SHRQ    $0x08, R11
-	KMOVW   R11, K3
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
+	SHRQ    $0x08, BX
+	KMOVW   BX, K3
 	VMOVUPD Z9, K1, (CX)
 	VMOVUPD Z10, K2, 64(CX)
 	VMOVUPD Z11, K3, 128(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x08, R11
-	KMOVW   R11, K2
-	SHRQ    $0x08, R11
-	KMOVW   R11, K3
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
+	SHRQ    $0x08, BX
+	KMOVW   BX, K3
 	VMOVUPD Z12, K1, (CX)
 	VMOVUPD Z13, K2, 64(CX)
 	VMOVUPD Z14, K3, 128(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x08, R11
-	KMOVW   R11, K2
-	SHRQ    $0x08, R11
-	KMOVW   R11, K3
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
+	SHRQ    $0x08, BX
+	KMOVW   BX, K3
 	VMOVUPD Z15, K1, (CX)
 	VMOVUPD Z16, K2, 64(CX)
 	VMOVUPD Z17, K3, 128(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x08, R11
-	KMOVW   R11, K2
-	SHRQ    $0x08, R11
-	KMOVW   R11, K3
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
+	SHRQ    $0x08, BX
+	KMOVW   BX, K3
 	VMOVUPD Z18, K1, (CX)
 	VMOVUPD Z19, K2, 64(CX)
 	VMOVUPD Z20, K3, 128(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x08, R11
-	KMOVW   R11, K2
-	SHRQ    $0x08, R11
-	KMOVW   R11, K3
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
+	SHRQ    $0x08, BX
+	KMOVW   BX, K3
 	VMOVUPD Z21, K1, (CX)
 	VMOVUPD Z22, K2, 64(CX)
 	VMOVUPD Z23, K3, 128(CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 16(SP)
+	MOVQ    DX, 40(SP)
 
 stored:
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 8(SP)
+	MOVQ 192(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 16(SP)
+	MOVQ 200(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 24(SP)
+	MOVQ 208(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -52403,12 +53369,18 @@ stored:
 
 // func dTileByRow9x24AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·dTileByRow9x24AVX512(SB), NOSPLIT, $32-8
+TEXT ·dTileByRow9x24AVX512(SB), NOSPLIT, $56-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
 	MOVQ    (AX), CX
 	MOVQ    CX, 8(SP)
+	MOVQ    24(AX), CX
+	MOVQ    CX, 16(SP)
+	MOVQ    48(AX), CX
+	MOVQ    CX, 24(SP)
+	MOVQ    152(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -52416,8 +53388,7 @@ TEXT ·dTileByRow9x24AVX512(SB), NOSPLIT, $32-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 16(SP)
-	MOVQ    48(AX), BX
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x03, SI
 	MOVQ    80(AX), DI
@@ -52428,7 +53399,8 @@ TEXT ·dTileByRow9x24AVX512(SB), NOSPLIT, $32-8
 
 tile:
 	MOVQ       8(SP), CX
-	MOVQ       24(AX), DX
+	MOVQ       16(SP), DX
+	MOVQ       24(SP), BX
 	LEAQ       (CX)(SI*4), R10
 	ADDQ       SI, R10
 	VPXORD     Z0, Z0, Z0
@@ -52494,7 +53466,7 @@ tile:
 	PREFETCHT0 (R11)
 	PREFETCHT0 64(R11)
 	PREFETCHT0 128(R11)
-	MOVQ       152(AX), R11
+	MOVQ       32(SP), R11
 	MOVQ       176(AX), R12
 	SHLQ       $0x03, R12
 	MOVQ       96(AX), R14
@@ -52503,7 +53475,7 @@ tile:
 	CMPQ       R13, R14
 	CMOVQGT    R14, R13
 	SUBQ       R13, R14
-	MOVQ       R14, 24(SP)
+	MOVQ       R14, 48(SP)
 	TESTQ      R13, R13
 	JZ         idle
 
@@ -52598,8 +53570,8 @@ loop:
 idle:
 	MOVQ         AX, R11
 	XORQ         R12, R12
-	MOVQ         24(SP), R13
-	MOVQ         $0x00000000, 24(SP)
+	MOVQ         48(SP), R13
+	MOVQ         $0x00000000, 48(SP)
 	TESTQ        R13, R13
 	JNZ          loop
 	MOVQ         96(AX), R13
@@ -52649,7 +53621,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 192(AX), Z27
+	VBROADCASTSD 216(AX), Z27
 	VMULPD       Z27, Z0, Z0
 	VMULPD       Z27, Z1, Z1
 	VMULPD       Z27, Z2, Z2
@@ -52729,7 +53701,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 200(AX), Z27
+	VBROADCASTSD 224(AX), Z27
 	MOVQ         BX, DX
 	VFMADD231PD  (DX), Z27, K1, Z0
 	VFMADD231PD  64(DX), Z27, K2, Z1
@@ -52810,143 +53782,142 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    16(SP), DX
+	MOVQ    40(SP), DX
 	MOVQ    $-1, R10
 	BZHIQ   CX, R10, R10
 	MOVQ    BX, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x08, R11
-	KMOVW   R11, K2
-	SHRQ    $0x08, R11
-	KMOVW   R11, K3
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
+	SHRQ    $0x08, BX
+	KMOVW   BX, K3
 	VMOVUPD Z0, K1, (CX)
 	VMOVUPD Z1, K2, 64(CX)
 	VMOVUPD Z2, K3, 128(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x08, R11
-	KMOVW   R11, K2
-	SHRQ    $0x08, R11
-	KMOVW   R11, K3
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
+	SHRQ    $0x08, BX
+	KMOVW   BX, K3
 	VMOVUPD Z3, K1, (CX)
 	VMOVUPD Z4, K2, 64(CX)
 	VMOVUPD Z5, K3, 128(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x08, R11
-	KMOVW   R11, K2
-	SHRQ    $0x08, R11
-	KMOVW   R11, K3
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
+	SHRQ    $0x08, BX
+	KMOVW   BX, K3
 	VMOVUPD Z6, K1, (CX)
 	VMOVUPD Z7, K2, 64(CX)
 	VMOVUPD Z8, K3, 128(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x08, R11
-	KMOVW   R11, K2
-	SHRQ    $0x08, R11
-	KMOVW   R11, K3
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
+	SHRQ    $0x08, BX
+	KMOVW   BX, K3
 	VMOVUPD Z9, K1, (CX)
 	VMOVUPD Z10, K2, 64(CX)
 	VMOVUPD Z11, K3, 128(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x08, R11
-	KMOVW   R11, K2
-	SHRQ    $0x08, R11
-	KMOVW   R11, K3
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
+	SHRQ    $0x08, BX
+	KMOVW   BX, K3
 	VMOVUPD Z12, K1, (CX)
 	VMOVUPD Z13, K2, 64(CX)
 	VMOVUPD Z14, K3, 128(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x08, R11
-	KMOVW   R11, K2
-	SHRQ    $0x08, R11
-	KMOVW   R11, K3
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
+	SHRQ    $0x08, BX
+	KMOVW   BX, K3
 	VMOVUPD Z15, K1, (CX)
 	VMOVUPD Z16, K2, 64(CX)
 	VMOVUPD Z17, K3, 128(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x08, R11
-	KMOVW   R11, K2
-	SHRQ    $0x08, R11
-	KMOVW   R11, K3
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
+	SHRQ    $0x08, BX
+	KMOVW   BX, K3
 	VMOVUPD Z18, K1, (CX)
 	VMOVUPD Z19, K2, 64(CX)
 	VMOVUPD Z20, K3, 128(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x08, R11
-	KMOVW   R11, K2
-	SHRQ    $0x08, R11
-	KMOVW   R11, K3
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
+	SHRQ    $0x08, BX
+	KMOVW   BX, K3
 	VMOVUPD Z21, K1, (CX)
 	VMOVUPD Z22, K2, 64(CX)
 	VMOVUPD Z23, K3, 128(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R11
-	SHRQ    $0x10, R11
-	ANDQ    R10, R11
-	KMOVW   R11, K1
-	SHRQ    $0x08, R11
-	KMOVW   R11, K2
-	SHRQ    $0x08, R11
-	KMOVW   R11, K3
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R10, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
+	SHRQ    $0x08, BX
+	KMOVW   BX, K3
 	VMOVUPD Z24, K1, (CX)
 	VMOVUPD Z25, K2, 64(CX)
 	VMOVUPD Z26, K3, 128(CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 16(SP)
+	MOVQ    DX, 40(SP)
 
 stored:
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 8(SP)
+	MOVQ 192(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 16(SP)
+	MOVQ 200(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 24(SP)
+	MOVQ 208(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -52954,12 +53925,18 @@ stored:
 
 // func dTileByCol1x24AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·dTileByCol1x24AVX512(SB), NOSPLIT, $32-8
+TEXT ·dTileByCol1x24AVX512(SB), NOSPLIT, $56-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
 	MOVQ    (AX), CX
 	MOVQ    CX, 8(SP)
+	MOVQ    24(AX), CX
+	MOVQ    CX, 16(SP)
+	MOVQ    48(AX), CX
+	MOVQ    CX, 24(SP)
+	MOVQ    152(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -52967,40 +53944,40 @@ TEXT ·dTileByCol1x24AVX512(SB), NOSPLIT, $32-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 16(SP)
-	MOVQ    48(AX), BX
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x03, SI
 	MOVQ    80(AX), DI
 	SHLQ    $0x03, DI
-	MOVQ    88(AX), R8
-	SHLQ    $0x03, R8
+	MOVQ    88(AX), CX
+	SHLQ    $0x03, CX
 
 tile:
 	MOVQ       8(SP), CX
-	MOVQ       24(AX), DX
+	MOVQ       16(SP), DX
+	MOVQ       24(SP), BX
 	VPXORD     Z0, Z0, Z0
 	VPXORD     Z1, Z1, Z1
 	VPXORD     Z2, Z2, Z2
-	MOVQ       BX, R9
-	PREFETCHT0 (R9)
-	PREFETCHT0 64(R9)
-	PREFETCHT0 128(R9)
-	MOVQ       152(AX), R9
-	MOVQ       176(AX), R10
-	SHLQ       $0x03, R10
-	MOVQ       96(AX), R12
-	SHRQ       $0x01, R12
-	MOVQ       184(AX), R11
-	CMPQ       R11, R12
-	CMOVQGT    R12, R11
-	SUBQ       R11, R12
-	MOVQ       R12, 24(SP)
-	TESTQ      R11, R11
+	MOVQ       BX, R8
+	PREFETCHT0 (R8)
+	PREFETCHT0 64(R8)
+	PREFETCHT0 128(R8)
+	MOVQ       32(SP), R8
+	MOVQ       176(AX), R9
+	SHLQ       $0x03, R9
+	MOVQ       96(AX), R11
+	SHRQ       $0x01, R11
+	MOVQ       184(AX), R10
+	CMPQ       R10, R11
+	CMOVQGT    R11, R10
+	SUBQ       R10, R11
+	MOVQ       R11, 48(SP)
+	TESTQ      R10, R10
 	JZ         idle
 
 loop:
-	PREFETCHT1   (R9)
+	PREFETCHT1   (R8)
 	VMOVUPD      (DX), Z3
 	VMOVUPD      64(DX), Z4
 	VMOVUPD      128(DX), Z5
@@ -53017,20 +53994,20 @@ loop:
 	VFMADD231PD  Z6, Z5, Z2
 	LEAQ         (DX)(DI*2), DX
 	LEAQ         (CX)(SI*2), CX
-	ADDQ         R10, R9
-	DECQ         R11
+	ADDQ         R9, R8
+	DECQ         R10
 	JNZ          loop
 
 	// the rounds that fetch nothing touch the argument block
 idle:
-	MOVQ         AX, R9
-	XORQ         R10, R10
-	MOVQ         24(SP), R11
-	MOVQ         $0x00000000, 24(SP)
-	TESTQ        R11, R11
+	MOVQ         AX, R8
+	XORQ         R9, R9
+	MOVQ         48(SP), R10
+	MOVQ         $0x00000000, 48(SP)
+	TESTQ        R10, R10
 	JNZ          loop
-	MOVQ         96(AX), R11
-	TESTQ        $0x00000001, R11
+	MOVQ         96(AX), R10
+	TESTQ        $0x00000001, R10
 	JZ           done
 	VMOVUPD      (DX), Z3
 	VMOVUPD      64(DX), Z4
@@ -53044,20 +54021,20 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 192(AX), Z3
+	VBROADCASTSD 216(AX), Z3
 	VMULPD       Z3, Z0, Z0
 	VMULPD       Z3, Z1, Z1
 	VMULPD       Z3, Z2, Z2
 
 scaled:
 	MOVQ   120(AX), DX
-	MOVQ   $-1, R9
-	BZHIQ  DX, R9, R9
-	KMOVW  R9, K1
-	SHRQ   $0x08, R9
-	KMOVW  R9, K2
-	SHRQ   $0x08, R9
-	KMOVW  R9, K3
+	MOVQ   $-1, R8
+	BZHIQ  DX, R8, R8
+	KMOVW  R8, K1
+	SHRQ   $0x08, R8
+	KMOVW  R8, K2
+	SHRQ   $0x08, R8
+	KMOVW  R8, K3
 	TESTQ  $0x00000002, CX
 	JZ     maskedadd
 	MOVQ   BX, DX
@@ -53068,7 +54045,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 200(AX), Z3
+	VBROADCASTSD 224(AX), Z3
 	MOVQ         BX, DX
 	VFMADD231PD  (DX), Z3, K1, Z0
 	VFMADD231PD  64(DX), Z3, K2, Z1
@@ -53085,31 +54062,38 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    16(SP), DX
-	MOVQ    $-1, R9
-	BZHIQ   CX, R9, R9
+	MOVQ    40(SP), DX
+	MOVQ    $-1, R8
+	BZHIQ   CX, R8, R8
 	MOVQ    BX, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x08, R10
-	KMOVW   R10, K2
-	SHRQ    $0x08, R10
-	KMOVW   R10, K3
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R8, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
+	SHRQ    $0x08, BX
+	KMOVW   BX, K3
 	VMOVUPD Z0, K1, (CX)
 	VMOVUPD Z1, K2, 64(CX)
 	VMOVUPD Z2, K3, 128(CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 16(SP)
+	MOVQ    DX, 40(SP)
 
 stored:
-	ADDQ R8, BX
-
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 8(SP)
+	MOVQ 192(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 16(SP)
+	MOVQ 200(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 24(SP)
+	MOVQ 208(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -53117,12 +54101,18 @@ stored:
 
 // func dTileByCol2x24AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·dTileByCol2x24AVX512(SB), NOSPLIT, $32-8
+TEXT ·dTileByCol2x24AVX512(SB), NOSPLIT, $56-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
 	MOVQ    (AX), CX
 	MOVQ    CX, 8(SP)
+	MOVQ    24(AX), CX
+	MOVQ    CX, 16(SP)
+	MOVQ    48(AX), CX
+	MOVQ    CX, 24(SP)
+	MOVQ    152(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -53130,8 +54120,7 @@ TEXT ·dTileByCol2x24AVX512(SB), NOSPLIT, $32-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 16(SP)
-	MOVQ    48(AX), BX
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x03, SI
 	MOVQ    80(AX), DI
@@ -53141,7 +54130,8 @@ TEXT ·dTileByCol2x24AVX512(SB), NOSPLIT, $32-8
 
 tile:
 	MOVQ       8(SP), CX
-	MOVQ       24(AX), DX
+	MOVQ       16(SP), DX
+	MOVQ       24(SP), BX
 	VPXORD     Z0, Z0, Z0
 	VPXORD     Z1, Z1, Z1
 	VPXORD     Z2, Z2, Z2
@@ -53156,7 +54146,7 @@ tile:
 	PREFETCHT0 (R9)
 	PREFETCHT0 64(R9)
 	PREFETCHT0 128(R9)
-	MOVQ       152(AX), R9
+	MOVQ       32(SP), R9
 	MOVQ       176(AX), R10
 	SHLQ       $0x03, R10
 	MOVQ       96(AX), R12
@@ -53165,7 +54155,7 @@ tile:
 	CMPQ       R11, R12
 	CMOVQGT    R12, R11
 	SUBQ       R11, R12
-	MOVQ       R12, 24(SP)
+	MOVQ       R12, 48(SP)
 	TESTQ      R11, R11
 	JZ         idle
 
@@ -53203,8 +54193,8 @@ loop:
 idle:
 	MOVQ         AX, R9
 	XORQ         R10, R10
-	MOVQ         24(SP), R11
-	MOVQ         $0x00000000, 24(SP)
+	MOVQ         48(SP), R11
+	MOVQ         $0x00000000, 48(SP)
 	TESTQ        R11, R11
 	JNZ          loop
 	MOVQ         96(AX), R11
@@ -53226,7 +54216,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 192(AX), Z6
+	VBROADCASTSD 216(AX), Z6
 	VMULPD       Z6, Z0, Z0
 	VMULPD       Z6, Z1, Z1
 	VMULPD       Z6, Z2, Z2
@@ -53257,7 +54247,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 200(AX), Z6
+	VBROADCASTSD 224(AX), Z6
 	MOVQ         BX, DX
 	VFMADD231PD  (DX), Z6, K1, Z0
 	VFMADD231PD  64(DX), Z6, K2, Z1
@@ -53282,45 +54272,51 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    16(SP), DX
+	MOVQ    40(SP), DX
 	MOVQ    $-1, R9
 	BZHIQ   CX, R9, R9
 	MOVQ    BX, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x08, R10
-	KMOVW   R10, K2
-	SHRQ    $0x08, R10
-	KMOVW   R10, K3
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
+	SHRQ    $0x08, BX
+	KMOVW   BX, K3
 	VMOVUPD Z0, K1, (CX)
 	VMOVUPD Z1, K2, 64(CX)
 	VMOVUPD Z2, K3, 128(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x08, R10
-	KMOVW   R10, K2
-	SHRQ    $0x08, R10
-	KMOVW   R10, K3
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
+	SHRQ    $0x08, BX
+	KMOVW   BX, K3
 	VMOVUPD Z3, K1, (CX)
 	VMOVUPD Z4, K2, 64(CX)
 	VMOVUPD Z5, K3, 128(CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 16(SP)
+	MOVQ    DX, 40(SP)
 
 stored:
-	ADDQ R8, BX
-	ADDQ R8, BX
-
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 8(SP)
+	MOVQ 192(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 16(SP)
+	MOVQ 200(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 24(SP)
+	MOVQ 208(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -53328,12 +54324,18 @@ stored:
 
 // func dTileByCol3x24AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·dTileByCol3x24AVX512(SB), NOSPLIT, $32-8
+TEXT ·dTileByCol3x24AVX512(SB), NOSPLIT, $56-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
 	MOVQ    (AX), CX
 	MOVQ    CX, 8(SP)
+	MOVQ    24(AX), CX
+	MOVQ    CX, 16(SP)
+	MOVQ    48(AX), CX
+	MOVQ    CX, 24(SP)
+	MOVQ    152(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -53341,8 +54343,7 @@ TEXT ·dTileByCol3x24AVX512(SB), NOSPLIT, $32-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 16(SP)
-	MOVQ    48(AX), BX
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x03, SI
 	MOVQ    80(AX), DI
@@ -53352,7 +54353,8 @@ TEXT ·dTileByCol3x24AVX512(SB), NOSPLIT, $32-8
 
 tile:
 	MOVQ       8(SP), CX
-	MOVQ       24(AX), DX
+	MOVQ       16(SP), DX
+	MOVQ       24(SP), BX
 	VPXORD     Z0, Z0, Z0
 	VPXORD     Z1, Z1, Z1
 	VPXORD     Z2, Z2, Z2
@@ -53374,7 +54376,7 @@ tile:
 	PREFETCHT0 (R9)
 	PREFETCHT0 64(R9)
 	PREFETCHT0 128(R9)
-	MOVQ       152(AX), R9
+	MOVQ       32(SP), R9
 	MOVQ       176(AX), R10
 	SHLQ       $0x03, R10
 	MOVQ       96(AX), R12
@@ -53383,7 +54385,7 @@ tile:
 	CMPQ       R11, R12
 	CMOVQGT    R12, R11
 	SUBQ       R11, R12
-	MOVQ       R12, 24(SP)
+	MOVQ       R12, 48(SP)
 	TESTQ      R11, R11
 	JZ         idle
 
@@ -53429,8 +54431,8 @@ loop:
 idle:
 	MOVQ         AX, R9
 	XORQ         R10, R10
-	MOVQ         24(SP), R11
-	MOVQ         $0x00000000, 24(SP)
+	MOVQ         48(SP), R11
+	MOVQ         $0x00000000, 48(SP)
 	TESTQ        R11, R11
 	JNZ          loop
 	MOVQ         96(AX), R11
@@ -53456,7 +54458,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 192(AX), Z9
+	VBROADCASTSD 216(AX), Z9
 	VMULPD       Z9, Z0, Z0
 	VMULPD       Z9, Z1, Z1
 	VMULPD       Z9, Z2, Z2
@@ -53494,7 +54496,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 200(AX), Z9
+	VBROADCASTSD 224(AX), Z9
 	MOVQ         BX, DX
 	VFMADD231PD  (DX), Z9, K1, Z0
 	VFMADD231PD  64(DX), Z9, K2, Z1
@@ -53527,59 +54529,64 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    16(SP), DX
+	MOVQ    40(SP), DX
 	MOVQ    $-1, R9
 	BZHIQ   CX, R9, R9
 	MOVQ    BX, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x08, R10
-	KMOVW   R10, K2
-	SHRQ    $0x08, R10
-	KMOVW   R10, K3
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
+	SHRQ    $0x08, BX
+	KMOVW   BX, K3
 	VMOVUPD Z0, K1, (CX)
 	VMOVUPD Z1, K2, 64(CX)
 	VMOVUPD Z2, K3, 128(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x08, R10
-	KMOVW   R10, K2
-	SHRQ    $0x08, R10
-	KMOVW   R10, K3
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
+	SHRQ    $0x08, BX
+	KMOVW   BX, K3
 	VMOVUPD Z3, K1, (CX)
 	VMOVUPD Z4, K2, 64(CX)
 	VMOVUPD Z5, K3, 128(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x08, R10
-	KMOVW   R10, K2
-	SHRQ    $0x08, R10
-	KMOVW   R10, K3
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
+	SHRQ    $0x08, BX
+	KMOVW   BX, K3
 	VMOVUPD Z6, K1, (CX)
 	VMOVUPD Z7, K2, 64(CX)
 	VMOVUPD Z8, K3, 128(CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 16(SP)
+	MOVQ    DX, 40(SP)
 
 stored:
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 8(SP)
+	MOVQ 192(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 16(SP)
+	MOVQ 200(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 24(SP)
+	MOVQ 208(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -53587,12 +54594,18 @@ stored:
 
 // func dTileByCol4x24AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·dTileByCol4x24AVX512(SB), NOSPLIT, $32-8
+TEXT ·dTileByCol4x24AVX512(SB), NOSPLIT, $56-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
 	MOVQ    (AX), CX
 	MOVQ    CX, 8(SP)
+	MOVQ    24(AX), CX
+	MOVQ    CX, 16(SP)
+	MOVQ    48(AX), CX
+	MOVQ    CX, 24(SP)
+	MOVQ    152(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -53600,8 +54613,7 @@ TEXT ·dTileByCol4x24AVX512(SB), NOSPLIT, $32-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 16(SP)
-	MOVQ    48(AX), BX
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x03, SI
 	MOVQ    80(AX), DI
@@ -53611,7 +54623,8 @@ TEXT ·dTileByCol4x24AVX512(SB), NOSPLIT, $32-8
 
 tile:
 	MOVQ       8(SP), CX
-	MOVQ       24(AX), DX
+	MOVQ       16(SP), DX
+	MOVQ       24(SP), BX
 	VPXORD     Z0, Z0, Z0
 	VPXORD     Z1, Z1, Z1
 	VPXORD     Z2, Z2, Z2
@@ -53640,7 +54653,7 @@ tile:
 	PREFETCHT0 (R9)
 	PREFETCHT0 64(R9)
 	PREFETCHT0 128(R9)
-	MOVQ       152(AX), R9
+	MOVQ       32(SP), R9
 	MOVQ       176(AX), R10
 	SHLQ       $0x03, R10
 	MOVQ       96(AX), R12
@@ -53649,7 +54662,7 @@ tile:
 	CMPQ       R11, R12
 	CMOVQGT    R12, R11
 	SUBQ       R11, R12
-	MOVQ       R12, 24(SP)
+	MOVQ       R12, 48(SP)
 	TESTQ      R11, R11
 	JZ         idle
 
@@ -53703,8 +54716,8 @@ loop:
 idle:
 	MOVQ         AX, R9
 	XORQ         R10, R10
-	MOVQ         24(SP), R11
-	MOVQ         $0x00000000, 24(SP)
+	MOVQ         48(SP), R11
+	MOVQ         $0x00000000, 48(SP)
 	TESTQ        R11, R11
 	JNZ          loop
 	MOVQ         96(AX), R11
@@ -53734,7 +54747,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 192(AX), Z12
+	VBROADCASTSD 216(AX), Z12
 	VMULPD       Z12, Z0, Z0
 	VMULPD       Z12, Z1, Z1
 	VMULPD       Z12, Z2, Z2
@@ -53779,7 +54792,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 200(AX), Z12
+	VBROADCASTSD 224(AX), Z12
 	MOVQ         BX, DX
 	VFMADD231PD  (DX), Z12, K1, Z0
 	VFMADD231PD  64(DX), Z12, K2, Z1
@@ -53820,73 +54833,77 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    16(SP), DX
+	MOVQ    40(SP), DX
 	MOVQ    $-1, R9
 	BZHIQ   CX, R9, R9
 	MOVQ    BX, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x08, R10
-	KMOVW   R10, K2
-	SHRQ    $0x08, R10
-	KMOVW   R10, K3
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
+	SHRQ    $0x08, BX
+	KMOVW   BX, K3
 	VMOVUPD Z0, K1, (CX)
 	VMOVUPD Z1, K2, 64(CX)
 	VMOVUPD Z2, K3, 128(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x08, R10
-	KMOVW   R10, K2
-	SHRQ    $0x08, R10
-	KMOVW   R10, K3
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
+	SHRQ    $0x08, BX
+	KMOVW   BX, K3
 	VMOVUPD Z3, K1, (CX)
 	VMOVUPD Z4, K2, 64(CX)
 	VMOVUPD Z5, K3, 128(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x08, R10
-	KMOVW   R10, K2
-	SHRQ    $0x08, R10
-	KMOVW   R10, K3
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
+	SHRQ    $0x08, BX
+	KMOVW   BX, K3
 	VMOVUPD Z6, K1, (CX)
 	VMOVUPD Z7, K2, 64(CX)
 	VMOVUPD Z8, K3, 128(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x08, R10
-	KMOVW   R10, K2
-	SHRQ    $0x08, R10
-	KMOVW   R10, K3
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
+	SHRQ    $0x08, BX
+	KMOVW   BX, K3
 	VMOVUPD Z9, K1, (CX)
 	VMOVUPD Z10, K2, 64(CX)
 	VMOVUPD Z11, K3, 128(CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 16(SP)
+	MOVQ    DX, 40(SP)
 
 stored:
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 8(SP)
+	MOVQ 192(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 16(SP)
+	MOVQ 200(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 24(SP)
+	MOVQ 208(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -53894,12 +54911,18 @@ stored:
 
 // func dTileByCol5x24AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·dTileByCol5x24AVX512(SB), NOSPLIT, $32-8
+TEXT ·dTileByCol5x24AVX512(SB), NOSPLIT, $56-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
 	MOVQ    (AX), CX
 	MOVQ    CX, 8(SP)
+	MOVQ    24(AX), CX
+	MOVQ    CX, 16(SP)
+	MOVQ    48(AX), CX
+	MOVQ    CX, 24(SP)
+	MOVQ    152(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -53907,8 +54930,7 @@ TEXT ·dTileByCol5x24AVX512(SB), NOSPLIT, $32-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 16(SP)
-	MOVQ    48(AX), BX
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x03, SI
 	MOVQ    80(AX), DI
@@ -53918,7 +54940,8 @@ TEXT ·dTileByCol5x24AVX512(SB), NOSPLIT, $32-8
 
 tile:
 	MOVQ       8(SP), CX
-	MOVQ       24(AX), DX
+	MOVQ       16(SP), DX
+	MOVQ       24(SP), BX
 	VPXORD     Z0, Z0, Z0
 	VPXORD     Z1, Z1, Z1
 	VPXORD     Z2, Z2, Z2
@@ -53954,7 +54977,7 @@ tile:
 	PREFETCHT0 (R9)
 	PREFETCHT0 64(R9)
 	PREFETCHT0 128(R9)
-	MOVQ       152(AX), R9
+	MOVQ       32(SP), R9
 	MOVQ       176(AX), R10
 	SHLQ       $0x03, R10
 	MOVQ       96(AX), R12
@@ -53963,7 +54986,7 @@ tile:
 	CMPQ       R11, R12
 	CMOVQGT    R12, R11
 	SUBQ       R11, R12
-	MOVQ       R12, 24(SP)
+	MOVQ       R12, 48(SP)
 	TESTQ      R11, R11
 	JZ         idle
 
@@ -54025,8 +55048,8 @@ loop:
 idle:
 	MOVQ         AX, R9
 	XORQ         R10, R10
-	MOVQ         24(SP), R11
-	MOVQ         $0x00000000, 24(SP)
+	MOVQ         48(SP), R11
+	MOVQ         $0x00000000, 48(SP)
 	TESTQ        R11, R11
 	JNZ          loop
 	MOVQ         96(AX), R11
@@ -54060,7 +55083,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 192(AX), Z15
+	VBROADCASTSD 216(AX), Z15
 	VMULPD       Z15, Z0, Z0
 	VMULPD       Z15, Z1, Z1
 	VMULPD       Z15, Z2, Z2
@@ -54112,7 +55135,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 200(AX), Z15
+	VBROADCASTSD 224(AX), Z15
 	MOVQ         BX, DX
 	VFMADD231PD  (DX), Z15, K1, Z0
 	VFMADD231PD  64(DX), Z15, K2, Z1
@@ -54161,87 +55184,90 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    16(SP), DX
+	MOVQ    40(SP), DX
 	MOVQ    $-1, R9
 	BZHIQ   CX, R9, R9
 	MOVQ    BX, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x08, R10
-	KMOVW   R10, K2
-	SHRQ    $0x08, R10
-	KMOVW   R10, K3
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
+	SHRQ    $0x08, BX
+	KMOVW   BX, K3
 	VMOVUPD Z0, K1, (CX)
 	VMOVUPD Z1, K2, 64(CX)
 	VMOVUPD Z2, K3, 128(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x08, R10
-	KMOVW   R10, K2
-	SHRQ    $0x08, R10
-	KMOVW   R10, K3
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
+	SHRQ    $0x08, BX
+	KMOVW   BX, K3
 	VMOVUPD Z3, K1, (CX)
 	VMOVUPD Z4, K2, 64(CX)
 	VMOVUPD Z5, K3, 128(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x08, R10
-	KMOVW   R10, K2
-	SHRQ    $0x08, R10
-	KMOVW   R10, K3
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
+	SHRQ    $0x08, BX
+	KMOVW   BX, K3
 	VMOVUPD Z6, K1, (CX)
 	VMOVUPD Z7, K2, 64(CX)
 	VMOVUPD Z8, K3, 128(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x08, R10
-	KMOVW   R10, K2
-	SHRQ    $0x08, R10
-	KMOVW   R10, K3
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
+	SHRQ    $0x08, BX
+	KMOVW   BX, K3
 	VMOVUPD Z9, K1, (CX)
 	VMOVUPD Z10, K2, 64(CX)
 	VMOVUPD Z11, K3, 128(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x08, R10
-	KMOVW   R10, K2
-	SHRQ    $0x08, R10
-	KMOVW   R10, K3
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
+	SHRQ    $0x08, BX
+	KMOVW   BX, K3
 	VMOVUPD Z12, K1, (CX)
 	VMOVUPD Z13, K2, 64(CX)
 	VMOVUPD Z14, K3, 128(CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 16(SP)
+	MOVQ    DX, 40(SP)
 
 stored:
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 8(SP)
+	MOVQ 192(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 16(SP)
+	MOVQ 200(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 24(SP)
+	MOVQ 208(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -54249,12 +55275,18 @@ stored:
 
 // func dTileByCol6x24AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·dTileByCol6x24AVX512(SB), NOSPLIT, $32-8
+TEXT ·dTileByCol6x24AVX512(SB), NOSPLIT, $56-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
 	MOVQ    (AX), CX
 	MOVQ    CX, 8(SP)
+	MOVQ    24(AX), CX
+	MOVQ    CX, 16(SP)
+	MOVQ    48(AX), CX
+	MOVQ    CX, 24(SP)
+	MOVQ    152(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -54262,8 +55294,7 @@ TEXT ·dTileByCol6x24AVX512(SB), NOSPLIT, $32-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 16(SP)
-	MOVQ    48(AX), BX
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x03, SI
 	MOVQ    80(AX), DI
@@ -54273,7 +55304,8 @@ TEXT ·dTileByCol6x24AVX512(SB), NOSPLIT, $32-8
 
 tile:
 	MOVQ       8(SP), CX
-	MOVQ       24(AX), DX
+	MOVQ       16(SP), DX
+	MOVQ       24(SP), BX
 	VPXORD     Z0, Z0, Z0
 	VPXORD     Z1, Z1, Z1
 	VPXORD     Z2, Z2, Z2
@@ -54316,7 +55348,7 @@ tile:
 	PREFETCHT0 (R9)
 	PREFETCHT0 64(R9)
 	PREFETCHT0 128(R9)
-	MOVQ       152(AX), R9
+	MOVQ       32(SP), R9
 	MOVQ       176(AX), R10
 	SHLQ       $0x03, R10
 	MOVQ       96(AX), R12
@@ -54325,7 +55357,7 @@ tile:
 	CMPQ       R11, R12
 	CMOVQGT    R12, R11
 	SUBQ       R11, R12
-	MOVQ       R12, 24(SP)
+	MOVQ       R12, 48(SP)
 	TESTQ      R11, R11
 	JZ         idle
 
@@ -54395,8 +55427,8 @@ loop:
 idle:
 	MOVQ         AX, R9
 	XORQ         R10, R10
-	MOVQ         24(SP), R11
-	MOVQ         $0x00000000, 24(SP)
+	MOVQ         48(SP), R11
+	MOVQ         $0x00000000, 48(SP)
 	TESTQ        R11, R11
 	JNZ          loop
 	MOVQ         96(AX), R11
@@ -54434,7 +55466,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 192(AX), Z18
+	VBROADCASTSD 216(AX), Z18
 	VMULPD       Z18, Z0, Z0
 	VMULPD       Z18, Z1, Z1
 	VMULPD       Z18, Z2, Z2
@@ -54493,7 +55525,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 200(AX), Z18
+	VBROADCASTSD 224(AX), Z18
 	MOVQ         BX, DX
 	VFMADD231PD  (DX), Z18, K1, Z0
 	VFMADD231PD  64(DX), Z18, K2, Z1
@@ -54550,101 +55582,103 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    16(SP), DX
+	MOVQ    40(SP), DX
 	MOVQ    $-1, R9
 	BZHIQ   CX, R9, R9
 	MOVQ    BX, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x08, R10
-	KMOVW   R10, K2
-	SHRQ    $0x08, R10
-	KMOVW   R10, K3
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
+	SHRQ    $0x08, BX
+	KMOVW   BX, K3
 	VMOVUPD Z0, K1, (CX)
 	VMOVUPD Z1, K2, 64(CX)
 	VMOVUPD Z2, K3, 128(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x08, R10
-	KMOVW   R10, K2
-	SHRQ    $0x08, R10
-	KMOVW   R10, K3
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
+	SHRQ    $0x08, BX
+	KMOVW   BX, K3
 	VMOVUPD Z3, K1, (CX)
 	VMOVUPD Z4, K2, 64(CX)
 	VMOVUPD Z5, K3, 128(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x08, R10
-	KMOVW   R10, K2
-	SHRQ    $0x08, R10
-	KMOVW   R10, K3
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
+	SHRQ    $0x08, BX
+	KMOVW   BX, K3
 	VMOVUPD Z6, K1, (CX)
 	VMOVUPD Z7, K2, 64(CX)
 	VMOVUPD Z8, K3, 128(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x08, R10
-	KMOVW   R10, K2
-	SHRQ    $0x08, R10
-	KMOVW   R10, K3
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
+	SHRQ    $0x08, BX
+	KMOVW   BX, K3
 	VMOVUPD Z9, K1, (CX)
 	VMOVUPD Z10, K2, 64(CX)
 	VMOVUPD Z11, K3, 128(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x08, R10
-	KMOVW   R10, K2
-	SHRQ    $0x08, R10
-	KMOVW   R10, K3
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
+	SHRQ    $0x08, BX
+	KMOVW   BX, K3
 	VMOVUPD Z12, K1, (CX)
 	VMOVUPD Z13, K2, 64(CX)
 	VMOVUPD Z14, K3, 128(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x08, R10
-	KMOVW   R10, K2
-	SHRQ    $0x08, R10
-	KMOVW   R10, K3
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
+	SHRQ    $0x08, BX
+	KMOVW   BX, K3
 	VMOVUPD Z15, K1, (CX)
 	VMOVUPD Z16, K2, 64(CX)
 	VMOVUPD Z17, K3, 128(CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 16(SP)
+	MOVQ    DX, 40(SP)
 
 stored:
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 8(SP)
+	MOVQ 192(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 16(SP)
+	MOVQ 200(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 24(SP)
+	MOVQ 208(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -54652,12 +55686,18 @@ stored:
 
 // func dTileByCol7x24AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·dTileByCol7x24AVX512(SB), NOSPLIT, $32-8
+TEXT ·dTileByCol7x24AVX512(SB), NOSPLIT, $56-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
 	MOVQ    (AX), CX
 	MOVQ    CX, 8(SP)
+	MOVQ    24(AX), CX
+	MOVQ    CX, 16(SP)
+	MOVQ    48(AX), CX
+	MOVQ    CX, 24(SP)
+	MOVQ    152(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -54665,8 +55705,7 @@ TEXT ·dTileByCol7x24AVX512(SB), NOSPLIT, $32-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 16(SP)
-	MOVQ    48(AX), BX
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x03, SI
 	MOVQ    80(AX), DI
@@ -54676,7 +55715,8 @@ TEXT ·dTileByCol7x24AVX512(SB), NOSPLIT, $32-8
 
 tile:
 	MOVQ       8(SP), CX
-	MOVQ       24(AX), DX
+	MOVQ       16(SP), DX
+	MOVQ       24(SP), BX
 	VPXORD     Z0, Z0, Z0
 	VPXORD     Z1, Z1, Z1
 	VPXORD     Z2, Z2, Z2
@@ -54726,7 +55766,7 @@ tile:
 	PREFETCHT0 (R9)
 	PREFETCHT0 64(R9)
 	PREFETCHT0 128(R9)
-	MOVQ       152(AX), R9
+	MOVQ       32(SP), R9
 	MOVQ       176(AX), R10
 	SHLQ       $0x03, R10
 	MOVQ       96(AX), R12
@@ -54735,7 +55775,7 @@ tile:
 	CMPQ       R11, R12
 	CMOVQGT    R12, R11
 	SUBQ       R11, R12
-	MOVQ       R12, 24(SP)
+	MOVQ       R12, 48(SP)
 	TESTQ      R11, R11
 	JZ         idle
 
@@ -54813,8 +55853,8 @@ loop:
 idle:
 	MOVQ         AX, R9
 	XORQ         R10, R10
-	MOVQ         24(SP), R11
-	MOVQ         $0x00000000, 24(SP)
+	MOVQ         48(SP), R11
+	MOVQ         $0x00000000, 48(SP)
 	TESTQ        R11, R11
 	JNZ          loop
 	MOVQ         96(AX), R11
@@ -54856,7 +55896,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 192(AX), Z21
+	VBROADCASTSD 216(AX), Z21
 	VMULPD       Z21, Z0, Z0
 	VMULPD       Z21, Z1, Z1
 	VMULPD       Z21, Z2, Z2
@@ -54922,7 +55962,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 200(AX), Z21
+	VBROADCASTSD 224(AX), Z21
 	MOVQ         BX, DX
 	VFMADD231PD  (DX), Z21, K1, Z0
 	VFMADD231PD  64(DX), Z21, K2, Z1
@@ -54987,115 +56027,116 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    16(SP), DX
+	MOVQ    40(SP), DX
 	MOVQ    $-1, R9
 	BZHIQ   CX, R9, R9
 	MOVQ    BX, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x08, R10
-	KMOVW   R10, K2
-	SHRQ    $0x08, R10
-	KMOVW   R10, K3
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
+	SHRQ    $0x08, BX
+	KMOVW   BX, K3
 	VMOVUPD Z0, K1, (CX)
 	VMOVUPD Z1, K2, 64(CX)
 	VMOVUPD Z2, K3, 128(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x08, R10
-	KMOVW   R10, K2
-	SHRQ    $0x08, R10
-	KMOVW   R10, K3
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
+	SHRQ    $0x08, BX
+	KMOVW   BX, K3
 	VMOVUPD Z3, K1, (CX)
 	VMOVUPD Z4, K2, 64(CX)
 	VMOVUPD Z5, K3, 128(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x08, R10
-	KMOVW   R10, K2
-	SHRQ    $0x08, R10
-	KMOVW   R10, K3
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
+	SHRQ    $0x08, BX
+	KMOVW   BX, K3
 	VMOVUPD Z6, K1, (CX)
 	VMOVUPD Z7, K2, 64(CX)
 	VMOVUPD Z8, K3, 128(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x08, R10
-	KMOVW   R10, K2
-	SHRQ    $0x08, R10
-	KMOVW   R10, K3
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
+	SHRQ    $0x08, BX
+	KMOVW   BX, K3
 	VMOVUPD Z9, K1, (CX)
 	VMOVUPD Z10, K2, 64(CX)
 	VMOVUPD Z11, K3, 128(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x08, R10
-	KMOVW   R10, K2
-	SHRQ    $0x08, R10
-	KMOVW   R10, K3
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
+	SHRQ    $0x08, BX
+	KMOVW   BX, K3
 	VMOVUPD Z12, K1, (CX)
 	VMOVUPD Z13, K2, 64(CX)
 	VMOVUPD Z14, K3, 128(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x08, R10
-	KMOVW   R10, K2
-	SHRQ    $0x08, R10
-	KMOVW   R10, K3
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
+	SHRQ    $0x08, BX
+	KMOVW   BX, K3
 	VMOVUPD Z15, K1, (CX)
 	VMOVUPD Z16, K2, 64(CX)
 	VMOVUPD Z17, K3, 128(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x08, R10
-	KMOVW   R10, K2
-	SHRQ    $0x08, R10
-	KMOVW   R10, K3
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
+	SHRQ    $0x08, BX
+	KMOVW   BX, K3
 	VMOVUPD Z18, K1, (CX)
 	VMOVUPD Z19, K2, 64(CX)
 	VMOVUPD Z20, K3, 128(CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 16(SP)
+	MOVQ    DX, 40(SP)
 
 stored:
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 8(SP)
+	MOVQ 192(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 16(SP)
+	MOVQ 200(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 24(SP)
+	MOVQ 208(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -55103,12 +56144,18 @@ stored:
 
 // func dTileByCol8x24AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·dTileByCol8x24AVX512(SB), NOSPLIT, $32-8
+TEXT ·dTileByCol8x24AVX512(SB), NOSPLIT, $56-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
 	MOVQ    (AX), CX
 	MOVQ    CX, 8(SP)
+	MOVQ    24(AX), CX
+	MOVQ    CX, 16(SP)
+	MOVQ    48(AX), CX
+	MOVQ    CX, 24(SP)
+	MOVQ    152(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -55116,8 +56163,7 @@ TEXT ·dTileByCol8x24AVX512(SB), NOSPLIT, $32-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 16(SP)
-	MOVQ    48(AX), BX
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x03, SI
 	MOVQ    80(AX), DI
@@ -55127,7 +56173,8 @@ TEXT ·dTileByCol8x24AVX512(SB), NOSPLIT, $32-8
 
 tile:
 	MOVQ       8(SP), CX
-	MOVQ       24(AX), DX
+	MOVQ       16(SP), DX
+	MOVQ       24(SP), BX
 	VPXORD     Z0, Z0, Z0
 	VPXORD     Z1, Z1, Z1
 	VPXORD     Z2, Z2, Z2
@@ -55184,7 +56231,7 @@ tile:
 	PREFETCHT0 (R9)
 	PREFETCHT0 64(R9)
 	PREFETCHT0 128(R9)
-	MOVQ       152(AX), R9
+	MOVQ       32(SP), R9
 	MOVQ       176(AX), R10
 	SHLQ       $0x03, R10
 	MOVQ       96(AX), R12
@@ -55193,7 +56240,7 @@ tile:
 	CMPQ       R11, R12
 	CMOVQGT    R12, R11
 	SUBQ       R11, R12
-	MOVQ       R12, 24(SP)
+	MOVQ       R12, 48(SP)
 	TESTQ      R11, R11
 	JZ         idle
 
@@ -55279,8 +56326,8 @@ loop:
 idle:
 	MOVQ         AX, R9
 	XORQ         R10, R10
-	MOVQ         24(SP), R11
-	MOVQ         $0x00000000, 24(SP)
+	MOVQ         48(SP), R11
+	MOVQ         $0x00000000, 48(SP)
 	TESTQ        R11, R11
 	JNZ          loop
 	MOVQ         96(AX), R11
@@ -55326,7 +56373,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 192(AX), Z24
+	VBROADCASTSD 216(AX), Z24
 	VMULPD       Z24, Z0, Z0
 	VMULPD       Z24, Z1, Z1
 	VMULPD       Z24, Z2, Z2
@@ -55399,7 +56446,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 200(AX), Z24
+	VBROADCASTSD 224(AX), Z24
 	MOVQ         BX, DX
 	VFMADD231PD  (DX), Z24, K1, Z0
 	VFMADD231PD  64(DX), Z24, K2, Z1
@@ -55472,129 +56519,129 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    16(SP), DX
+	MOVQ    40(SP), DX
 	MOVQ    $-1, R9
 	BZHIQ   CX, R9, R9
 	MOVQ    BX, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x08, R10
-	KMOVW   R10, K2
-	SHRQ    $0x08, R10
-	KMOVW   R10, K3
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
+	SHRQ    $0x08, BX
+	KMOVW   BX, K3
 	VMOVUPD Z0, K1, (CX)
 	VMOVUPD Z1, K2, 64(CX)
 	VMOVUPD Z2, K3, 128(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x08, R10
-	KMOVW   R10, K2
-	SHRQ    $0x08, R10
-	KMOVW   R10, K3
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
+	SHRQ    $0x08, BX
+	KMOVW   BX, K3
 	VMOVUPD Z3, K1, (CX)
 	VMOVUPD Z4, K2, 64(CX)
 	VMOVUPD Z5, K3, 128(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x08, R10
-	KMOVW   R10, K2
-	SHRQ    $0x08, R10
-	KMOVW   R10, K3
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
+	SHRQ    $0x08, BX
+	KMOVW   BX, K3
 	VMOVUPD Z6, K1, (CX)
 	VMOVUPD Z7, K2, 64(CX)
 	VMOVUPD Z8, K3, 128(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x08, R10
-	KMOVW   R10, K2
-	SHRQ    $0x08, R10
-	KMOVW   R10, K3
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
+	SHRQ    $0x08, BX
+	KMOVW   BX, K3
 	VMOVUPD Z9, K1, (CX)
 	VMOVUPD Z10, K2, 64(CX)
 	VMOVUPD Z11, K3, 128(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x08, R10
-	KMOVW   R10, K2
-	SHRQ    $0x08, R10
-	KMOVW   R10, K3
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
+	SHRQ    $0x08, BX
+	KMOVW   BX, K3
 	VMOVUPD Z12, K1, (CX)
 	VMOVUPD Z13, K2, 64(CX)
 	VMOVUPD Z14, K3, 128(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x08, R10
-	KMOVW   R10, K2
-	SHRQ    $0x08, R10
-	KMOVW   R10, K3
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
+	SHRQ    $0x08, BX
+	KMOVW   BX, K3
 	VMOVUPD Z15, K1, (CX)
 	VMOVUPD Z16, K2, 64(CX)
 	VMOVUPD Z17, K3, 128(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x08, R10
-	KMOVW   R10, K2
-	SHRQ    $0x08, R10
-	KMOVW   R10, K3
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
+	SHRQ    $0x08, BX
+	KMOVW   BX, K3
 	VMOVUPD Z18, K1, (CX)
 	VMOVUPD Z19, K2, 64(CX)
 	VMOVUPD Z20, K3, 128(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x08, R10
-	KMOVW   R10, K2
-	SHRQ    $0x08, R10
-	KMOVW   R10, K3
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
+	SHRQ    $0x08, BX
+	KMOVW   BX, K3
 	VMOVUPD Z21, K1, (CX)
 	VMOVUPD Z22, K2, 64(CX)
 	VMOVUPD Z23, K3, 128(CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 16(SP)
+	MOVQ    DX, 40(SP)
 
 stored:
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 8(SP)
+	MOVQ 192(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 16(SP)
+	MOVQ 200(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 24(SP)
+	MOVQ 208(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -55602,12 +56649,18 @@ stored:
 
 // func dTileByCol9x24AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·dTileByCol9x24AVX512(SB), NOSPLIT, $32-8
+TEXT ·dTileByCol9x24AVX512(SB), NOSPLIT, $56-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
 	MOVQ    (AX), CX
 	MOVQ    CX, 8(SP)
+	MOVQ    24(AX), CX
+	MOVQ    CX, 16(SP)
+	MOVQ    48(AX), CX
+	MOVQ    CX, 24(SP)
+	MOVQ    152(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -55615,8 +56668,7 @@ TEXT ·dTileByCol9x24AVX512(SB), NOSPLIT, $32-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 16(SP)
-	MOVQ    48(AX), BX
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x03, SI
 	MOVQ    80(AX), DI
@@ -55626,7 +56678,8 @@ TEXT ·dTileByCol9x24AVX512(SB), NOSPLIT, $32-8
 
 tile:
 	MOVQ       8(SP), CX
-	MOVQ       24(AX), DX
+	MOVQ       16(SP), DX
+	MOVQ       24(SP), BX
 	VPXORD     Z0, Z0, Z0
 	VPXORD     Z1, Z1, Z1
 	VPXORD     Z2, Z2, Z2
@@ -55690,7 +56743,7 @@ tile:
 	PREFETCHT0 (R9)
 	PREFETCHT0 64(R9)
 	PREFETCHT0 128(R9)
-	MOVQ       152(AX), R9
+	MOVQ       32(SP), R9
 	MOVQ       176(AX), R10
 	SHLQ       $0x03, R10
 	MOVQ       96(AX), R12
@@ -55699,7 +56752,7 @@ tile:
 	CMPQ       R11, R12
 	CMOVQGT    R12, R11
 	SUBQ       R11, R12
-	MOVQ       R12, 24(SP)
+	MOVQ       R12, 48(SP)
 	TESTQ      R11, R11
 	JZ         idle
 
@@ -55793,8 +56846,8 @@ loop:
 idle:
 	MOVQ         AX, R9
 	XORQ         R10, R10
-	MOVQ         24(SP), R11
-	MOVQ         $0x00000000, 24(SP)
+	MOVQ         48(SP), R11
+	MOVQ         $0x00000000, 48(SP)
 	TESTQ        R11, R11
 	JNZ          loop
 	MOVQ         96(AX), R11
@@ -55844,7 +56897,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 192(AX), Z27
+	VBROADCASTSD 216(AX), Z27
 	VMULPD       Z27, Z0, Z0
 	VMULPD       Z27, Z1, Z1
 	VMULPD       Z27, Z2, Z2
@@ -55924,7 +56977,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 200(AX), Z27
+	VBROADCASTSD 224(AX), Z27
 	MOVQ         BX, DX
 	VFMADD231PD  (DX), Z27, K1, Z0
 	VFMADD231PD  64(DX), Z27, K2, Z1
@@ -56005,143 +57058,142 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    16(SP), DX
+	MOVQ    40(SP), DX
 	MOVQ    $-1, R9
 	BZHIQ   CX, R9, R9
 	MOVQ    BX, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x08, R10
-	KMOVW   R10, K2
-	SHRQ    $0x08, R10
-	KMOVW   R10, K3
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
+	SHRQ    $0x08, BX
+	KMOVW   BX, K3
 	VMOVUPD Z0, K1, (CX)
 	VMOVUPD Z1, K2, 64(CX)
 	VMOVUPD Z2, K3, 128(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x08, R10
-	KMOVW   R10, K2
-	SHRQ    $0x08, R10
-	KMOVW   R10, K3
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
+	SHRQ    $0x08, BX
+	KMOVW   BX, K3
 	VMOVUPD Z3, K1, (CX)
 	VMOVUPD Z4, K2, 64(CX)
 	VMOVUPD Z5, K3, 128(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x08, R10
-	KMOVW   R10, K2
-	SHRQ    $0x08, R10
-	KMOVW   R10, K3
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
+	SHRQ    $0x08, BX
+	KMOVW   BX, K3
 	VMOVUPD Z6, K1, (CX)
 	VMOVUPD Z7, K2, 64(CX)
 	VMOVUPD Z8, K3, 128(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x08, R10
-	KMOVW   R10, K2
-	SHRQ    $0x08, R10
-	KMOVW   R10, K3
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
+	SHRQ    $0x08, BX
+	KMOVW   BX, K3
 	VMOVUPD Z9, K1, (CX)
 	VMOVUPD Z10, K2, 64(CX)
 	VMOVUPD Z11, K3, 128(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x08, R10
-	KMOVW   R10, K2
-	SHRQ    $0x08, R10
-	KMOVW   R10, K3
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
+	SHRQ    $0x08, BX
+	KMOVW   BX, K3
 	VMOVUPD Z12, K1, (CX)
 	VMOVUPD Z13, K2, 64(CX)
 	VMOVUPD Z14, K3, 128(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x08, R10
-	KMOVW   R10, K2
-	SHRQ    $0x08, R10
-	KMOVW   R10, K3
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
+	SHRQ    $0x08, BX
+	KMOVW   BX, K3
 	VMOVUPD Z15, K1, (CX)
 	VMOVUPD Z16, K2, 64(CX)
 	VMOVUPD Z17, K3, 128(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x08, R10
-	KMOVW   R10, K2
-	SHRQ    $0x08, R10
-	KMOVW   R10, K3
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
+	SHRQ    $0x08, BX
+	KMOVW   BX, K3
 	VMOVUPD Z18, K1, (CX)
 	VMOVUPD Z19, K2, 64(CX)
 	VMOVUPD Z20, K3, 128(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x08, R10
-	KMOVW   R10, K2
-	SHRQ    $0x08, R10
-	KMOVW   R10, K3
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
+	SHRQ    $0x08, BX
+	KMOVW   BX, K3
 	VMOVUPD Z21, K1, (CX)
 	VMOVUPD Z22, K2, 64(CX)
 	VMOVUPD Z23, K3, 128(CX)
 	LEAQ    1(DX)(DX*1), DX
 	ADDQ    R8, CX
-	MOVQ    DX, R10
-	SHRQ    $0x10, R10
-	ANDQ    R9, R10
-	KMOVW   R10, K1
-	SHRQ    $0x08, R10
-	KMOVW   R10, K2
-	SHRQ    $0x08, R10
-	KMOVW   R10, K3
+	MOVQ    DX, BX
+	SHRQ    $0x10, BX
+	ANDQ    R9, BX
+	KMOVW   BX, K1
+	SHRQ    $0x08, BX
+	KMOVW   BX, K2
+	SHRQ    $0x08, BX
+	KMOVW   BX, K3
 	VMOVUPD Z24, K1, (CX)
 	VMOVUPD Z25, K2, 64(CX)
 	VMOVUPD Z26, K3, 128(CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 16(SP)
+	MOVQ    DX, 40(SP)
 
 stored:
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-	ADDQ R8, BX
-
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 8(SP)
+	MOVQ 192(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 16(SP)
+	MOVQ 200(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 24(SP)
+	MOVQ 208(AX), CX
+	SHLQ $0x03, CX
+	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER

@@ -1,6 +1,9 @@
 package gemm
 
-import "sync"
+import (
+	"sync"
+	"unsafe"
+)
 
 // product is one C = alpha*op(A)*op(B) + beta*C, checked and not trivial.
 type product[T Float] struct {
@@ -23,9 +26,6 @@ func (p *product[T]) mode(first bool) int {
 		mode |= modeAdd
 	case p.beta != 0:
 		mode |= modeBeta
-	}
-	if p.lower {
-		mode |= modeLower
 	}
 	return mode
 }
@@ -76,13 +76,11 @@ type scratch[T Float] struct {
 
 // lane is the scratch of one worker.
 type lane[T Float] struct {
-	_    [64]byte
-	t    tile[T]
-	pa   []T
-	pb   [2][]T // the panel in use and the next one
-	pack packer[T]
-	job  job[T] // of a batch
-	_    [64]byte
+	_      [64]byte
+	t      tile[T]
+	pa, pb []T
+	job    job[T] // of a batch
+	_      [64]byte
 }
 
 // take returns scratch with a lane for each of threads workers.
@@ -112,7 +110,6 @@ func (w *kit[T]) give(s *scratch[T]) {
 	s.job.product = product[T]{}
 	for _, l := range s.lanes {
 		l.t = tile[T]{}
-		l.pack = packer[T]{}
 		l.job.product = product[T]{}
 	}
 	w.mu.Lock()
@@ -178,12 +175,13 @@ func (j *job[T]) reserve() {
 
 func (j *job[T]) reserveLane(l *lane[T]) {
 	if j.packA {
-		l.pa = grow(l.pa, j.height*j.depth)
+		l.pa = grow(l.pa, min(j.mc, j.m)*j.depth)
 	}
-	for i := range l.pb {
-		if j.packB || j.n%j.lanes != 0 {
-			l.pb[i] = grow(l.pb[i], j.vectors*j.lanes*j.depth)
-		}
+	if j.packB {
+		wide := ceil(ceil(j.n, j.lanes), j.nchunks) * j.lanes
+		l.pb = grow(l.pb, min(wide, j.blockColumns())*j.depth)
+	} else if j.n%j.lanes != 0 {
+		l.pb = grow(l.pb, j.vectors*j.lanes*j.depth)
 	}
 }
 
@@ -199,43 +197,28 @@ func (j *job[T]) chunk(l *lane[T], chunk int) {
 		return
 	}
 	j.report(i0, i1, j0, j1)
-	w := walk{i0: i0, i1: i1, j0: j0, j1: j1, c0: j0, kn: min(j.depth, j.k)}
-	w.vectors = j.panel(j1 - j0)
-	l.pack.active = false
-	for w.kn > 0 {
-		j.panelStep(l, &w)
+	for c0 := j0; c0 < j1; {
+		c1 := j1
+		if j.packB {
+			_, c1 = span(ceil(j1-c0, j.lanes), ceil(j1-c0, j.blockColumns()), 0)
+			c1 = min(j1, c0+c1*j.lanes)
+		}
+		for k0 := 0; k0 < j.k; k0 += j.depth {
+			b := block{i0: i0, i1: i1, j0: c0, j1: c1, k0: k0, kn: min(j.depth, j.k-k0)}
+			j.multiplyBlock(l, &b)
+		}
+		c0 = c1
 	}
 }
 
-// walk is the position of a chunk in its panels, slice by slice.
-type walk struct {
-	i0, i1, j0, j1 int // of the chunk
-	c0             int // first column of the panel
-	vectors        int // width of the panel
-	k0, kn         int // the slice
-	odd            int // which packing buffer is the panel's
+// block is a part of a product: rows by columns by a slice of k.
+type block struct {
+	i0, i1, j0, j1 int
+	k0, kn         int
 }
 
-// next returns the panel after w; its kn is 0 when there is none.
-func (j *job[T]) next(w walk) walk {
-	w.odd = 1 - w.odd
-	w.c0 += w.vectors * j.lanes
-	if w.c0 >= w.j1 || j.lower && w.c0 >= w.i1 {
-		w.c0 = w.j0
-		w.k0 += w.kn
-		w.kn = min(j.depth, j.k-w.k0)
-	}
-	w.vectors = j.panel(w.j1 - w.c0)
-	return w
-}
-
-// width is the number of columns of a panel.
-func (j *job[T]) width(w *walk) int { return min(w.vectors*j.lanes, w.j1-w.c0) }
-
-// packs reports whether a panel of b is packed.
-func (j *job[T]) packs(w *walk) bool {
-	return j.packB || !j.masked && j.width(w)%j.lanes != 0
-}
+// blockColumns is how many columns of b are packed together.
+func (f *family[T]) blockColumns() int { return ceil(f.nc, f.lanes) * f.lanes }
 
 // report tells the race detector what a chunk reads and writes.
 func (j *job[T]) report(i0, i1, j0, j1 int) {
@@ -256,28 +239,120 @@ func (j *job[T]) report(i0, i1, j0, j1 int) {
 	raceWrite(j.c[i0*j.ldc+j0:], j.ldc, i1-i0, j1-j0)
 }
 
-// panelStep multiplies by one panel and moves w to the next, which it packs
-// meanwhile where that pays.
-func (j *job[T]) panelStep(l *lane[T], w *walk) {
-	if j.packA && w.c0 == w.j0 {
-		j.packRows(l.pa, w.i0, w.i1, w.k0, w.kn)
-	}
+// multiplyBlock adds a block of the product to C. A packed block of b stays in the
+// second-level cache while all rows of a pass by, a tile of rows along all panels
+// before the next, so that a and c are read and written in the order of their rows.
+// Panels of b that are used in place are small and are taken one by one instead.
+func (j *job[T]) multiplyBlock(l *lane[T], b *block) {
 	t := &l.t
-	t.k, t.alpha, t.beta, t.mode = w.kn, j.alpha, j.beta, j.mode(w.k0 == 0)
-	t.width, t.ldc = j.width(w), j.ldc
-	t.b, t.ldb = l.pb[w.odd], w.vectors*j.lanes
-	switch {
-	case !j.packs(w):
-		t.b, t.ldb = j.opB(w.k0, w.c0), j.ldb
-	case l.pack.active:
-		j.finish(&l.pack)
-	default:
-		j.packColumns(t.b, t.ldb, w.c0, t.width, w.k0, w.kn)
+	t.k, t.alpha, t.beta, t.ldc = b.kn, j.alpha, j.beta, j.ldc
+	t.fetch, t.step, t.hop = 0, 0, 0
+	if j.packB {
+		for c0 := b.j0; c0 < b.j1; {
+			width := min(j.panel(b.j1-c0)*j.lanes, b.j1-c0)
+			ld := ceil(width, j.lanes) * j.lanes
+			j.packColumns(l.pb[(c0-b.j0)*b.kn:], ld, c0, width, b.k0, b.kn)
+			c0 += width
+		}
 	}
-	next := j.next(*w)
-	j.prepare(&l.pack, l.pb[next.odd], w, &next)
-	j.column(l, w)
-	*w = next
+	group := b.i1 - b.i0
+	if j.packA {
+		group = j.mc
+	}
+	for r := b.i0; r < b.i1; r += group {
+		g := *b
+		g.i0, g.i1 = r, min(r+group, b.i1)
+		if j.packA {
+			j.packRows(l.pa, &g)
+		}
+		if j.packB {
+			j.along(l, &g)
+		} else {
+			j.down(l, &g)
+		}
+	}
+}
+
+// along runs the rows of a block, each tile of rows along all panels.
+func (j *job[T]) along(l *lane[T], b *block) {
+	tiles := ceil(b.i1-b.i0, j.tileRows(j.panel(b.j1-b.j0)))
+	for q := range tiles {
+		r0, r1 := span(b.i1-b.i0, tiles, q)
+		r0, r1 = b.i0+r0, b.i0+r1
+		kernels := j.pointA(l, b, r0, r1-r0)
+		j.fetchRows(&l.t, b, r1)
+		j.row(l, b, kernels, r0, r1)
+	}
+}
+
+// fetchRows has the kernels fetch the rows of a from r on, one row a tile.
+func (j *job[T]) fetchRows(t *tile[T], b *block, r int) {
+	t.fetch = 0
+	if j.packA || j.ta || r >= b.i1 {
+		return
+	}
+	t.ahead, t.step, t.hop = j.opA(r, b.k0), perLine[T](), j.lda
+	t.fetch = ceil(b.kn, perLine[T]())
+}
+
+// row runs the panels of rows [r0, r1): those of full width in one call.
+func (j *job[T]) row(l *lane[T], b *block, kernels [][]func(*tile[T]), r0, r1 int) {
+	t := &l.t
+	t.mode, t.astep = j.mode(b.k0 == 0), 0
+	wide := j.vectors * j.lanes
+	end := b.j1
+	if j.lower {
+		end = min(end, r1)
+	}
+	for c0 := b.j0; c0 < end; {
+		v := j.panel(b.j1 - c0)
+		t.width = min(v*j.lanes, b.j1-c0)
+		t.count = 1
+		for t.width == wide && j.panel(b.j1-c0-t.count*wide) == j.vectors && b.j1-c0-t.count*wide >= wide {
+			t.count++
+		}
+		t.b, t.ldb = l.pb[(c0-b.j0)*b.kn:], v*j.lanes
+		t.bstep, t.cstep = wide*b.kn, wide
+		t.c = j.c[r0*j.ldc+c0:]
+		step := t.width
+		if j.lower {
+			j.lowerTile(t, &v, r0, r1, c0)
+		}
+		kernels[v][r1-r0](t)
+		c0 += step * t.count
+	}
+}
+
+// lowerTile restricts a tile of rows [r0, r1) to the lower triangle: panels that
+// end left of the diagonal run in full and together, the others one by one, in as
+// narrow a kernel as the last row needs.
+func (j *job[T]) lowerTile(t *tile[T], v *int, r0, r1, c0 int) {
+	t.mode |= modeLower
+	if below := (r0 + 1 - c0) / t.width; below > 0 {
+		t.mode &^= modeLower
+		t.count = min(t.count, below)
+		return
+	}
+	t.count = 1
+	*v = min(*v, ceil(r1-c0, j.lanes))
+	t.width = min(t.width, *v*j.lanes)
+	t.diag = r0 - c0
+}
+
+// down runs the panels of a block one after the other, each along all rows.
+func (j *job[T]) down(l *lane[T], b *block) {
+	t := &l.t
+	for c0 := b.j0; c0 < b.j1 && !(j.lower && c0 >= b.i1); {
+		v := j.panel(b.j1 - c0)
+		width := min(v*j.lanes, b.j1-c0)
+		t.b, t.ldb, t.bstep = j.opB(b.k0, c0), j.ldb, 0
+		if width%j.lanes != 0 && !j.masked {
+			t.b, t.ldb = l.pb, v*j.lanes
+			j.packColumns(l.pb, t.ldb, c0, width, b.k0, b.kn)
+		}
+		j.column(l, b, v, width, c0)
+		c0 += width
+	}
 }
 
 // panel returns how many vectors wide the next panel of n columns is. The last
@@ -298,19 +373,18 @@ func (j *job[T]) tileRows(vectors int) int {
 	return j.rows[vectors]
 }
 
-// packRows packs rows [i0, i1) of a slice, tile by tile, k-major.
-func (j *job[T]) packRows(dst []T, i0, i1, k0, kn int) {
-	tiles := ceil(i1-i0, j.tileRows(0))
-	for q, at := 0, 0; q < tiles; q++ {
-		r0, r1 := span(i1-i0, tiles, q)
-		rows := r1 - r0
-		src := j.opA(i0+r0, k0)
+// packRows packs the rows of a block, tile by tile, k-major.
+func (j *job[T]) packRows(dst []T, b *block) {
+	rows := b.i1 - b.i0
+	tiles := ceil(rows, j.tileRows(0))
+	for q := range tiles {
+		r0, r1 := span(rows, tiles, q)
+		n, to := r1-r0, dst[r0*b.kn:]
 		if j.ta {
-			j.copyPanel(dst[at:], rows, src, j.lda, kn, rows, rows)
+			j.copyPanel(to, n, j.opA(b.i0+r0, b.k0), j.lda, b.kn, n, n)
 		} else {
-			j.turnPanel(dst[at:], rows, src, j.lda, kn, rows, rows)
+			j.turnPanel(to, n, j.opA(b.i0+r0, b.k0), j.lda, b.kn, n, n)
 		}
-		at += rows * kn
 	}
 }
 
@@ -325,62 +399,66 @@ func (j *job[T]) packColumns(dst []T, ld, c0, width, k0, kn int) {
 
 // column runs the tiles of one panel. Rows are cut into equal tiles, the taller
 // ones first, so that no tile is a sliver: two runs of tiles.
-func (j *job[T]) column(l *lane[T], w *walk) {
-	rows := w.i1 - w.i0
-	tiles := ceil(rows, j.tileRows(w.vectors))
+func (j *job[T]) column(l *lane[T], b *block, vectors, width, c0 int) {
+	rows := b.i1 - b.i0
+	tiles := ceil(rows, j.tileRows(vectors))
 	if j.lower {
-		j.columnLower(l, w, tiles)
+		j.columnLower(l, b, vectors, width, c0, tiles)
 		return
 	}
+	l.t.width, l.t.mode = width, j.mode(b.k0 == 0)
 	height, tall := rows/tiles, rows%tiles
-	j.stack(l, w, w.vectors, w.i0, height+1, tall)
-	j.stack(l, w, w.vectors, w.i0+tall*(height+1), height, tiles-tall)
+	j.stack(l, b, vectors, c0, b.i0, height+1, tall)
+	j.stack(l, b, vectors, c0, b.i0+tall*(height+1), height, tiles-tall)
 }
 
-// columnLower is column for the tiles that reach the diagonal, each in as narrow
-// a kernel as its last row needs.
-func (j *job[T]) columnLower(l *lane[T], w *walk, tiles int) {
-	t, width := &l.t, l.t.width
+// columnLower is column for the tiles that reach the diagonal.
+func (j *job[T]) columnLower(l *lane[T], b *block, vectors, width, c0, tiles int) {
 	for q := range tiles {
-		r0, r1 := span(w.i1-w.i0, tiles, q)
-		r0, r1 = w.i0+r0, w.i0+r1
-		if r1 <= w.c0 {
+		r0, r1 := span(b.i1-b.i0, tiles, q)
+		r0, r1 = b.i0+r0, b.i0+r1
+		if r1 <= c0 {
 			continue
 		}
-		v := min(w.vectors, ceil(r1-w.c0, j.lanes))
-		t.width = min(width, v*j.lanes)
-		t.diag = r0 - w.c0
-		j.stack(l, w, v, r0, r1-r0, 1)
+		v := vectors
+		l.t.width, l.t.mode = width, j.mode(b.k0 == 0)
+		l.t.count = 1
+		j.lowerTile(&l.t, &v, r0, r1, c0)
+		j.stack(l, b, v, c0, r0, r1-r0, 1)
 	}
 }
 
-// stack runs count tiles of equal height from row r0, one by one while there is
-// something to pack in between.
-func (j *job[T]) stack(l *lane[T], w *walk, vectors, r0, rows, count int) {
-	t, kernels, a := &l.t, j.byRow, l.pa
+// stack runs count tiles of equal height from row r0 of one panel.
+func (j *job[T]) stack(l *lane[T], b *block, vectors, c0, r0, rows, count int) {
+	if count == 0 {
+		return
+	}
+	t, kernels := &l.t, j.pointA(l, b, r0, rows)
+	t.count, t.cstep = count, rows*j.ldc
+	t.c = j.c[r0*j.ldc+c0:]
+	kernels[vectors][rows](t)
+}
+
+// pointA points t at rows of a and returns the kernels for their order.
+func (j *job[T]) pointA(l *lane[T], b *block, r0, rows int) [][]func(*tile[T]) {
+	t := &l.t
 	t.rows = rows
 	switch {
 	case j.packA:
-		kernels = j.byCol
-		a, t.lda, t.astep = l.pa[(r0-w.i0)*t.k:], rows, rows*t.k
+		t.a, t.lda, t.astep = l.pa[(r0-b.i0)*b.kn:], rows, rows*b.kn
+		return j.byCol
 	case j.ta:
-		kernels = j.byCol
-		a, t.lda, t.astep = j.opA(r0, w.k0), j.lda, rows
-	default:
-		a, t.lda, t.astep = j.opA(r0, w.k0), j.lda, rows*j.lda
+		t.a, t.lda, t.astep = j.opA(r0, b.k0), j.lda, rows
+		return j.byCol
 	}
-	for q := 0; q < count; q += t.count {
-		t.count = count - q
-		t.a = a[q*t.astep:]
-		t.c = j.c[(r0+q*rows)*j.ldc+w.c0:]
-		if busy := j.fetchFor(&l.pack, t); !busy {
-			kernels[vectors][rows](t)
-			continue
-		}
-		t.count = 1
-		kernels[vectors][rows](t)
-		j.packSome(&l.pack)
-	}
+	t.a, t.lda, t.astep = j.opA(r0, b.k0), j.lda, rows*j.lda
+	return j.byRow
+}
+
+// perLine is how many elements a cache line holds.
+func perLine[T Float]() int {
+	var v T
+	return 64 / int(unsafe.Sizeof(v))
 }
 
 // span cuts n into parts and returns the bounds of the given one; longer parts

@@ -62,8 +62,8 @@ const (
 	modeLower             // store only columns <= row + diag
 )
 
-// tile is one kernel call: count tiles, one below the other, of rows×width
-// elements of C. The assembly reads it by offset (see tileOffsets in _gen).
+// tile is one kernel call: count tiles of rows×width elements of C, below each
+// other or side by side as the steps say. The assembly reads it by offset (see tileOffsets in _gen).
 type tile[T Float] struct {
 	a, b, c []T // from the first element to use
 	lda     int // elements: between rows of a, or between its columns when k-major
@@ -79,6 +79,9 @@ type tile[T Float] struct {
 	ahead   []T // memory to fetch into the second-level cache meanwhile
 	step    int // elements between the lines fetched, one for two steps of k
 	fetch   int // lines to fetch
+	bstep   int // elements between tiles in b
+	cstep   int // elements between tiles in c
+	hop     int // elements between what tiles fetch
 	alpha   T
 	beta    T
 }
@@ -114,7 +117,8 @@ type family[T Float] struct {
 // blocking is the tuning of a family.
 type blocking struct {
 	kc int // depth of a slice
-	mc int // most rows of a chunk; mc×kc of packed a stay in the second-level cache
+	mc int // rows of a that are packed together
+	nc int // columns of b that are packed together; nc×kc stay in the second-level cache
 
 	// Elements up to which an operand is used where it lies.
 	inPlaceA, inPlaceB int

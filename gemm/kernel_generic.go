@@ -11,7 +11,7 @@ func genericFamily[T Float]() *family[T] {
 		byRow: make([][]func(*tile[T]), 2), byCol: make([][]func(*tile[T]), 2),
 		leaf:      8,
 		copyPanel: copyPanel[T], turnPanel: turnPanel[T], peak: peak[T],
-		blocking: blocking{kc: 256, mc: 128, inPlaceA: 4 << 10, inPlaceB: 4 << 10},
+		blocking: blocking{kc: 256, mc: 64, nc: 128, inPlaceA: 4 << 10, inPlaceB: 4 << 10},
 	}
 	for range f.leaf + 1 {
 		f.solve = append(f.solve, solveWedge[T])
@@ -30,21 +30,23 @@ func tileByRow[T Float](t *tile[T]) { tileLoop(t, t.lda, 1) }
 // tileByCol is the kernel for k-major a.
 func tileByCol[T Float](t *tile[T]) { tileLoop(t, 1, t.lda) }
 
-// tileLoop runs the tiles of t; element (i, l) of a is a[i*ra+l*ca].
+// tileLoop runs the tiles of t; element (i, l) of a is a[i*ra+l*ca]. Rows count
+// on from tile to tile for the diagonal.
 func tileLoop[T Float](t *tile[T], ra, ca int) {
 	for q := range t.count {
+		b, c := t.b[q*t.bstep:], t.c[q*t.cstep:]
 		for i := 0; i < t.rows; i += 2 {
 			a := t.a[q*t.astep+i*ra:]
-			row := q*t.rows + i
+			diag := t.diag + q*t.rows + i
 			if i+2 <= t.rows && t.width == 4 {
-				s := dot2x4(t.k, a, ra, ca, t.b, t.ldb)
-				t.store(row, s[:4])
-				t.store(row+1, s[4:])
+				s := dot2x4(t.k, a, ra, ca, b, t.ldb)
+				t.store(c[i*t.ldc:], diag, s[:4])
+				t.store(c[(i+1)*t.ldc:], diag+1, s[4:])
 				continue
 			}
 			for r := range min(2, t.rows-i) {
-				s := dot1x4(t.k, a[r*ra:], ca, t.b, t.ldb, t.width)
-				t.store(row+r, s[:t.width])
+				s := dot1x4(t.k, a[r*ra:], ca, b, t.ldb, t.width)
+				t.store(c[(i+r)*t.ldc:], diag+r, s[:t.width])
 			}
 		}
 	}
@@ -82,11 +84,10 @@ func dot1x4[T Float](k int, a []T, ca int, b []T, ldb, width int) (s [4]T) {
 	return s
 }
 
-// store writes one row of sums as the mode says.
-func (t *tile[T]) store(row int, s []T) {
-	c := t.c[row*t.ldc:]
+// store writes one row of sums as the mode says; diag is its last column when lower.
+func (t *tile[T]) store(c []T, diag int, s []T) {
 	for j, v := range s {
-		if t.mode&modeLower != 0 && j > row+t.diag {
+		if t.mode&modeLower != 0 && j > diag {
 			return
 		}
 		if t.mode&modeScale != 0 {

@@ -24,8 +24,9 @@ func TestAssemblyOffsets(t *testing.T) {
 		{"width", unsafe.Offsetof(s.width), 120}, {"mode", unsafe.Offsetof(s.mode), 128}, {"diag", unsafe.Offsetof(s.diag), 136},
 		{"ahead", unsafe.Offsetof(s.ahead), 152}, {"step", unsafe.Offsetof(s.step), 176},
 		{"fetch", unsafe.Offsetof(s.fetch), 184},
-		{"alpha", unsafe.Offsetof(s.alpha), 192}, {"beta", unsafe.Offsetof(s.beta), 196},
-		{"alpha64", unsafe.Offsetof(d.alpha), 192}, {"beta64", unsafe.Offsetof(d.beta), 200},
+		{"bstep", unsafe.Offsetof(s.bstep), 192}, {"cstep", unsafe.Offsetof(s.cstep), 200}, {"hop", unsafe.Offsetof(s.hop), 208},
+		{"alpha", unsafe.Offsetof(s.alpha), 216}, {"beta", unsafe.Offsetof(s.beta), 220},
+		{"alpha64", unsafe.Offsetof(d.alpha), 216}, {"beta64", unsafe.Offsetof(d.beta), 224},
 		{"l", unsafe.Offsetof(w.l), 0}, {"wedge b", unsafe.Offsetof(w.b), 24}, {"at", unsafe.Offsetof(w.at), 48},
 		{"wedge step", unsafe.Offsetof(w.step), 56}, {"wedge width", unsafe.Offsetof(w.width), 64},
 	} {
@@ -75,7 +76,8 @@ func tileMatches[T Float](t *testing.T, f *family[T], r *rand.Rand, vectors, row
 	k, count := 1+r.IntN(9), 1+r.IntN(3)
 	width := wide - r.IntN(f.lanes)
 	u := tile[T]{k: k, count: count, width: width, mode: mode, rows: rows, diag: r.IntN(wide+rows) - rows + 1,
-		alpha: 0.5, beta: -2, ldb: wide + r.IntN(3), ldc: width + r.IntN(3), step: r.IntN(3), fetch: r.IntN(7)}
+		alpha: 0.5, beta: -2, ldb: wide + r.IntN(3), ldc: width + r.IntN(3), step: r.IntN(3), fetch: r.IntN(7), hop: r.IntN(2)}
+	u.cstep = rows * u.ldc
 	kernel, reference := f.byRow[vectors][rows], tileByRow[T]
 	u.lda = k + r.IntN(3)
 	a := guarded[T](r, count*rows, k, u.lda)

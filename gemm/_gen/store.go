@@ -5,8 +5,7 @@ import (
 	"github.com/mmcloughlin/avo/reg"
 )
 
-// finish scales the sums, adds C and stores them, as the mode says, and moves
-// to the next tile's rows of C.
+// finish scales the sums, adds C and stores them, as the mode says.
 func (t *tileGen) finish() {
 	mode := t.GP64()
 	t.field(offMode, mode)
@@ -27,9 +26,6 @@ func (t *tileGen) finish() {
 	t.Label("lower")
 	t.storeLower()
 	t.Label("stored")
-	for range t.rows {
-		t.ADDQ(t.ldc, t.c)
-	}
 }
 
 // finishWhole is the path for tiles that need no mask: masked moves of 32 bytes

@@ -24,7 +24,10 @@ const (
 	offAhead = 152
 	offStep  = 176
 	offFetch = 184
-	offAlpha = 192 // beta follows
+	offBstep = 192
+	offCstep = 200
+	offHop   = 208
+	offAlpha = 216 // beta follows
 )
 
 // Bits of tile.mode.
@@ -54,7 +57,10 @@ type tileGen struct {
 	step      reg.Register
 	rounds    Mem // rounds of the loop that fetch nothing
 	count     Mem // tiles left
-	abase     Mem // a of this tile
+	abase     Mem // a, b, c and ahead of this tile
+	bbase     Mem
+	cbase     Mem
+	hbase     Mem
 	lower     Mem // mask of a row, shifted up by 16, when modeLower
 	sums      [][]reg.VecVirtual
 	bs, bc    []reg.VecVirtual
@@ -78,14 +84,25 @@ func (t *tileGen) emit() {
 	t.inner()
 	t.finish()
 	t.Comment("next tile")
-	next := t.GP64()
-	t.field(offAstep, next)
-	t.SHLQ(Imm(uint64(t.e.shift())), next)
-	t.ADDQ(next, t.abase)
+	t.hop(offAstep, t.abase)
+	t.hop(offBstep, t.bbase)
+	t.hop(offCstep, t.cbase)
+	t.hop(offHop, t.hbase)
 	t.DECQ(t.count)
 	t.JNZ(LabelRef("tile"))
 	t.VZEROUPPER()
 	t.RET()
+}
+
+// hop adds a field, in elements, to an address kept in memory.
+func (t *tileGen) hop(offset int, base Mem) { t.ADDQ(t.stride(offset), base) }
+
+// keep copies a field to a local.
+func (t *tileGen) keep(offset int, local *Mem) {
+	*local = t.AllocLocal(8)
+	x := t.GP64()
+	t.field(offset, x)
+	t.MOVQ(x, *local)
 }
 
 // field loads a field of the argument block.
@@ -100,16 +117,15 @@ func (t *tileGen) stride(offset int) reg.Register {
 }
 
 func (t *tileGen) loadArguments() {
-	t.count, t.abase, t.lower, t.rounds = t.AllocLocal(8), t.AllocLocal(8), t.AllocLocal(8), t.AllocLocal(8)
 	t.t = t.Load(t.Param("t"), t.GP64())
-	x := t.GP64()
-	t.field(offCount, x)
-	t.MOVQ(x, t.count)
-	t.field(offA, x)
-	t.MOVQ(x, t.abase)
+	t.keep(offCount, &t.count)
+	t.keep(offA, &t.abase)
+	t.keep(offB, &t.bbase)
+	t.keep(offC, &t.cbase)
+	t.keep(offAhead, &t.hbase)
+	t.lower, t.rounds = t.AllocLocal(8), t.AllocLocal(8)
 	t.initLower()
 	t.a, t.b, t.c = t.GP64(), t.GP64(), t.GP64()
-	t.field(offC, t.c)
 	t.lda, t.ldb, t.ldc = t.stride(offLda), t.stride(offLdb), t.stride(offLdc)
 	if !t.kMajor && t.rows > 3 {
 		t.lda3 = t.GP64()
@@ -120,7 +136,8 @@ func (t *tileGen) loadArguments() {
 // startTile points at the operands, clears the sums and fetches the tile of C.
 func (t *tileGen) startTile() {
 	t.MOVQ(t.abase, t.a)
-	t.field(offB, t.b)
+	t.MOVQ(t.bbase, t.b)
+	t.MOVQ(t.cbase, t.c)
 	if !t.kMajor && t.rows > 5 {
 		t.p5 = t.GP64()
 		t.LEAQ(Mem{Base: t.a, Index: t.lda, Scale: 4}, t.p5)
@@ -206,7 +223,7 @@ func (t *tileGen) inner() {
 // returns, and the others. With none of the first it jumps to the second.
 func (t *tileGen) splitRounds() reg.Register {
 	t.ahead = t.GP64()
-	t.field(offAhead, t.ahead)
+	t.MOVQ(t.hbase, t.ahead)
 	t.step = t.stride(offStep)
 	depth, all := t.GP64(), t.GP64()
 	t.field(offK, all)
