@@ -63,13 +63,24 @@ func (a *attention[T]) keyRange(h *head[T], i0, n int) (lo, hi int) {
 }
 
 // reserve makes room for heads of rows vectors of width hd, so that forward and
-// backward allocate nothing.
+// backward allocate nothing. Which worker gets which head is chance, so each runs
+// one now: then its engine, too, has all the scratch that tiles can need.
 func (a *attention[T]) reserve(rows, hd int) {
-	for i, buf := range a.packed {
-		if len(buf) < rows*hd {
-			a.packed[i] = make([]T, rows*hd)
-		}
+	if len(a.packed[0]) >= rows*hd {
+		return
 	}
+	for i := range a.packed {
+		a.packed[i] = make([]T, rows*hd)
+	}
+	a.rehearse(min(rows, 2*a.keys), hd)
+}
+
+// rehearse runs a head of zeros; rows of two key blocks have every shape of tile.
+func (a *attention[T]) rehearse(rows, hd int) {
+	x, y := gemm.NewMatrix[T](rows, hd), gemm.NewMatrix[T](rows, hd)
+	h := head[T]{q: x, k: x, v: x, o: y, lse: make([]T, rows), lo: make([]int32, rows), scale: 1}
+	a.forward(&h)
+	a.backward(&h, &headGrad[T]{do: x, dq: y, dk: y, dv: y})
 }
 
 // pack copies a view whose rows are far apart, because the right operand of a

@@ -3,6 +3,7 @@ package model
 import (
 	"math"
 	"math/rand/v2"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -89,6 +90,26 @@ func TestAttentionTilesAgainstDefinition(t *testing.T) {
 		}
 		if t.Failed() {
 			t.Fatalf("seed %d trial %d: %d queries from %d, window %d, tiles %d×%d", seed, trial, n, first, window, a.queries, a.keys)
+		}
+	}
+}
+
+// A worker that has never had a head allocates nothing for its first one.
+func TestAttentionAllocatesNothingAfterReserve(t *testing.T) {
+	for _, n := range []int{1, 63, 64, 200, 700, 1300} {
+		const hd = 32
+		a := newAttention[float32](gemm.New(1), queryBlock, keyBlock)
+		a.reserve(n, hd)
+		m := func() gemm.Matrix[float32] { return gemm.NewMatrix[float32](n, hd) }
+		h := head[float32]{q: m(), k: m(), v: m(), o: m(), lse: make([]float32, n), lo: make([]int32, n), scale: 1}
+		g := headGrad[float32]{do: m(), dq: m(), dk: m(), dv: m()}
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		a.forward(&h)
+		a.backward(&h, &g)
+		runtime.ReadMemStats(&after)
+		if k := after.Mallocs - before.Mallocs; k != 0 {
+			t.Errorf("%d positions: %d allocations", n, k)
 		}
 	}
 }
