@@ -63,13 +63,13 @@ func (s *symvTask[T]) bound(c int) int {
 	return int(float64(n)*math.Sqrt(float64(c)/float64(s.chunks))) / w * w
 }
 
-// pieces returns into how many pieces a product of order n is cut. Below a few
-// thousand elements the hand-over costs more than the work.
+// pieces returns into how many pieces a product of order n is cut. Below some
+// ten thousand elements the hand-over costs more than the work.
 func pieces(n int) int {
 	switch {
-	case n < 160:
+	case n < 384:
 		return 1
-	case n < 640:
+	case n < 768:
 		return 2
 	}
 	return symvChunks
