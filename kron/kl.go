@@ -40,7 +40,11 @@ func (b *Block[T]) klBegin(st *State[T], w View[T], x []T, lr float64, ops Ops[T
 // the same numbers, and partial is copied because the statistics scale it.
 func (b *Block[T]) klRotate(st *State[T], x []T, ops Ops[T], sc *Scratch[T]) (partial, c []T) {
 	partial, c = sc.buf[0][:b.size], sc.buf[1][:b.size]
-	y := b.rotate(ops, x, &st.Root, true, 0, sc.buf[2], partial)
+	first, second := partial, sc.buf[2]
+	if b.rotations(0) == 2 {
+		first, second = second, first // the last one shall end in partial
+	}
+	y := b.rotate(ops, x, &st.Root, true, 0, first, second)
 	if &y[0] != &partial[0] {
 		ops.Copy(partial, y)
 	}
@@ -156,11 +160,10 @@ func (b *Block[T]) klEigenvalues(st *State[T], k int, c []T, use *[MaxOrder][]T,
 	if !md.factored {
 		return
 	}
-	y := sc.buf[2][:b.size]
-	ops.Copy(y, c)
-	b.scaleOthers(k, y, use, ops)
 	mean := sc.vector[MaxOrder+k][:md.dim]
-	ops.SquaresMode(mean, y, md.pre, md.post)
+	before := b.weights(0, k, use, sc.buf[2])
+	after := b.weights(k+1, b.order, use, sc.buf[3])
+	ops.SquaresMode(mean, c, before, after, sc.packed) // the gradient has served
 	damping := b.klDamping(k, use, ops)
 	n := float64(md.others())
 	for i, r := range st.Gain[k] {
@@ -172,6 +175,29 @@ func (b *Block[T]) klEigenvalues(st *State[T], k int, c []T, use *[MaxOrder][]T,
 		}
 		st.Gain[k][i] = T(gain(lambda, md.clamp))
 	}
+}
+
+// weights returns the outer product of the gains of modes lo to hi-1, ones for
+// those without a factor, in row-major order over their indices.
+func (b *Block[T]) weights(lo, hi int, use *[MaxOrder][]T, buf []T) []T {
+	out := buf[:1]
+	out[0] = 1
+	for k := lo; k < hi; k++ {
+		n := b.modes[k].dim
+		m := len(out)
+		out = buf[:m*n]
+		// From the back, so that no entry is overwritten before it was read.
+		for p := m - 1; p >= 0; p-- {
+			w := out[p]
+			for i := n - 1; i >= 0; i-- {
+				out[p*n+i] = w
+				if b.modes[k].factored {
+					out[p*n+i] *= use[k][i]
+				}
+			}
+		}
+	}
+	return out
 }
 
 // klDamping is eps times the mean squared gains of the other modes.

@@ -27,9 +27,10 @@ type Ops[T gemm.Float] interface {
 
 	// ScaleMode multiplies x[p,i,q] by s[i], with x of shape pre×len(s)×post.
 	ScaleMode(x []T, pre, post int, s []T)
-	// SquaresMode sets dst[i] = Σ x[p,i,q]² over p and q, and waits: the host
-	// reads dst next.
-	SquaresMode(dst, x []T, pre, post int)
+	// SquaresMode sets dst[i] = Σ (before[p]*x[p,i,q]*after[q])² over p and q, with
+	// x of shape len(before)×len(dst)×len(after), and waits: the host reads dst
+	// next. tmp is at least as long as dst and after.
+	SquaresMode(dst, x, before, after, tmp []T)
 	// PermuteMode sets dst[p,i,q] = x[p,perm[i],q]; dst must not overlap x.
 	PermuteMode(dst, x []T, pre, post int, perm []int)
 
@@ -92,18 +93,20 @@ func (c *CPU[T]) ScaleMode(x []T, pre, post int, s []T) {
 	}
 }
 
-// SquaresMode implements [Ops].
-func (c *CPU[T]) SquaresMode(dst, x []T, pre, post int) {
+// SquaresMode implements [Ops]. Rows are weighted in tmp, which stays in the
+// first-level cache, so that x is read once and written never.
+func (c *CPU[T]) SquaresMode(dst, x, before, after, tmp []T) {
 	clear(dst)
-	n := len(dst)
-	for p := range pre {
+	n, post := len(dst), len(after)
+	for p, w := range before {
 		if post == 1 {
-			row := x[p*n : p*n+n]
-			vec.MulAdd(dst, row, row)
+			vec.ScaleTo(tmp[:n], w*after[0], x[p*n:p*n+n])
+			vec.MulAdd(dst, tmp[:n], tmp[:n])
 			continue
 		}
 		for i := range n {
-			dst[i] += T(vec.SumSquares(x[(p*n+i)*post : (p*n+i+1)*post]))
+			vec.Mul(tmp[:post], x[(p*n+i)*post:(p*n+i+1)*post], after)
+			dst[i] += w * w * T(vec.SumSquares(tmp[:post]))
 		}
 	}
 }

@@ -60,6 +60,17 @@ func (b *Block[T]) rotate(ops Ops[T], x []T, a *[MaxOrder][]T, trans bool, skip 
 	return x
 }
 
+// rotations counts the products that rotate does.
+func (b *Block[T]) rotations(skip int) int {
+	n := 0
+	for k := range b.order {
+		if b.modes[k].factored && k != skip {
+			n++
+		}
+	}
+	return n
+}
+
 // updateFactors folds the gradient x into every factor: F = keep*F + w*gram.
 func (b *Block[T]) updateFactors(ops Ops[T], st *State[T], x []T, keep, w float64) {
 	for k := range b.order {
