@@ -45,7 +45,7 @@ type Model struct {
 	NKVHeads          int         `yaml:"n_kv_heads" range:"[0,1048576]" doc:"key and value heads, 0 = n_heads"`
 	HeadDim           int         `yaml:"head_dim" range:"[0,1048576]" doc:"width of a head, 0 = d_model / n_heads"`
 	HiddenSize        int         `yaml:"hidden_size" range:"[0,1048576]" doc:"width of the MLP, 0 = 8/3 d_model rounded up to a multiple of 256"`
-	VocabSize         int         `yaml:"vocab_size" range:"[0,1048576]" doc:"rows of embedding and head, 0 = the byte tokenizer's where that is used"`
+	VocabSize         int         `yaml:"vocab_size" range:"[0,1048576]" doc:"rows of embedding and head, 0 = that of bytes, or of the token files' metadata"`
 	MaxSequenceLength int         `yaml:"max_sequence_length" range:"[0,16777216]" doc:"written to exported files, 0 = data.sequence_length"`
 	RopeTheta         float64     `yaml:"rope_theta" range:"[0,inf)" doc:"base of the rotary frequencies, 0 = 500000 (olmo1 10000)"`
 	RopeScaling       RopeScaling `yaml:"rope_scaling" doc:"YaRN scaling of the layers with full attention"`

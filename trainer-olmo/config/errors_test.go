@@ -79,6 +79,8 @@ func TestAMistakeIsOneLineThatNamesKeyPlaceValueAndWhatIsAllowed(t *testing.T) {
 			`override "train.micro_batch_size=384": train.micro_batch_size: 384 does not divide global_batch_size 4096`},
 		{"heads that do not divide", base, "model.n_heads=7",
 			`override "model.n_heads=7": model.n_heads: 7 does not divide d_model 128; change one or set model.head_dim`},
+		{"token files without a vocabulary", "model: {d_model: 8, n_layers: 1, n_heads: 2}\ndata: {paths: [x.npy], sequence_length: 64}\ntrain: {steps: 1}\n", "",
+			"f.yaml: model.vocab_size: is not set; needed unless the data is bytes, or token files with metadata beside them"},
 		{"a mode of a later version", base, "runtime.mode=asteria",
 			`override "runtime.mode=asteria": runtime.mode: asteria (refreshes beside training) is not available in this version; allowed: native`},
 		{"a switch of another method", base, "optimizer.one_sided_embeddings=true",

@@ -17,6 +17,12 @@ func (c *Config) resolve() {
 	if c.Model.VocabSize == 0 && c.Data.Tokenizer == tokenizer.ByteName {
 		c.Model.VocabSize = tokenizer.ByteVocab
 	}
+	if c.Model.VocabSize == 0 && len(c.Data.Paths) > 0 {
+		// Token files of ours say what they were written with.
+		if m, err := data.ReadMeta(c.Data.Paths[0]); err == nil && m != nil {
+			c.Model.VocabSize = m.VocabSize
+		}
+	}
 	if c.Model.MaxSequenceLength == 0 {
 		c.Model.MaxSequenceLength = c.Data.SequenceLength
 	}

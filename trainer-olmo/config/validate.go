@@ -57,7 +57,7 @@ func (v *validator) model(m *Model) {
 		missing = missing || s.n == 0
 		v.fail(s.n == 0, s.key, "is not set; set it, or model.preset")
 	}
-	v.fail(m.VocabSize == 0, "model.vocab_size", "is not set; only the byte tokenizer has a default")
+	v.fail(m.VocabSize == 0, "model.vocab_size", "is not set; needed unless the data is bytes, or token files with metadata beside them")
 	if missing || m.VocabSize == 0 {
 		return
 	}

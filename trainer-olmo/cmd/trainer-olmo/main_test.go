@@ -314,7 +314,7 @@ func TestTokenizeWritesWhatTrainReads(t *testing.T) {
 
 func TestAFailedRunIsExitStatus1(t *testing.T) {
 	file, _ := tiny(t)
-	status, _, errOut := call("train", file, "data.paths=["+filepath.Join(t.TempDir(), "none.npy")+"]")
+	status, _, errOut := call("train", file, "data.paths=["+filepath.Join(t.TempDir(), "none.npy")+"]", "data.tokenizer=byte")
 	if status != exitRun || !strings.Contains(errOut, "none.npy") || strings.Count(errOut, "\n") != 1 {
 		t.Errorf("exit status %d\n%s", status, errOut)
 	}
