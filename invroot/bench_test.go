@@ -24,12 +24,14 @@ func gram[T gemm.Float](eng *gemm.Engine, n int) gemm.Matrix[T] {
 
 // each runs f for the orders and thread counts that benchmarks cover.
 func each(b *testing.B, f func(b *testing.B, eng *gemm.Engine, n int)) {
-	for _, threads := range []int{1, 2} {
-		eng := gemm.New(threads)
-		for _, n := range []int{64, 128, 256, 512, 1024, 2048} {
-			b.Run(fmt.Sprintf("threads=%d/n=%d", threads, n), func(b *testing.B) { f(b, eng, n) })
+	for _, n := range []int{64, 128, 256, 512, 1024, 2048} {
+		for _, threads := range []int{1, 2} {
+			b.Run(fmt.Sprintf("n=%d/threads=%d", n, threads), func(b *testing.B) {
+				eng := gemm.New(threads)
+				defer eng.Close()
+				f(b, eng, n)
+			})
 		}
-		eng.Close()
 	}
 }
 
