@@ -1,7 +1,7 @@
 """Training steps of an OLMo-2-like decoder in PyTorch, driven over a pipe.
 
 Prints one JSON line when warm, then answers each line "run K" on standard input
-with a JSON list of the seconds of K steps. A step is forward, backward, clipping
+with a JSON list of K pairs: seconds and CPU seconds of each step. A step is forward, backward, clipping
 of the global norm at 1, and the optimizer, in float32.
 
 SOAP follows its published update order (moments kept in the eigenbasis, moved to
@@ -186,14 +186,14 @@ def main():
 
     def step():
         tokens = torch.randint(0, a.vocab, (a.rows, a.seq))
-        start = time.perf_counter()
+        start, cpu = time.perf_counter(), time.process_time()
         for p in params:
             p.grad = None
         loss_of(tokens).backward()
         nn.utils.clip_grad_norm_(params, 1.0)
         for o in opts:
             o.step()
-        return time.perf_counter() - start
+        return time.perf_counter() - start, time.process_time() - cpu
 
     for _ in range(a.warmup):
         step()

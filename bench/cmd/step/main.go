@@ -82,6 +82,7 @@ type row struct {
 type side struct {
 	Min, Median float64
 	Refresh     float64 // median over rounds of the slowest step
+	CPU         float64 // median of the CPU time, all threads
 }
 
 type report struct {
@@ -146,7 +147,7 @@ func (rep *report) measure(o *options, c *config.Config, python string) (*row, e
 	}
 	r := &row{Optimizer: c.Optimizer.Name, Threads: threads}
 	them := rep.bestPeer(o, c, python)
-	var ours, theirs [][]float64
+	var ours, theirs [][]sample
 	for range o.rounds {
 		t, err := us.run(o.steps)
 		if err != nil {
@@ -205,7 +206,7 @@ func (rep *report) bestPeer(o *options, c *config.Config, python string) *peer {
 			fmt.Println("left out:", err)
 			continue
 		}
-		s := summary([][]float64{t})
+		s := summary([][]sample{t})
 		fmt.Printf("  trying PyTorch %-40s %s, %d thread(s): median %.1f ms\n", p.name, c.Optimizer.Name, c.Train.Threads, s.Median*1e3)
 		if best == nil || s.Median < fastest {
 			best, p, fastest = p, best, s.Median
@@ -217,15 +218,20 @@ func (rep *report) bestPeer(o *options, c *config.Config, python string) *peer {
 	return best
 }
 
-func summary(rounds [][]float64) side {
-	var all, slowest []float64
+func summary(rounds [][]sample) side {
+	var all, cpu, slowest []float64
 	for _, r := range rounds {
-		all = append(all, r...)
-		slowest = append(slowest, slices.Max(r))
+		var most float64
+		for _, t := range r {
+			all, cpu = append(all, t[0]), append(cpu, t[1])
+			most = max(most, t[0])
+		}
+		slowest = append(slowest, most)
 	}
-	slices.Sort(all)
-	slices.Sort(slowest)
-	return side{Min: all[0], Median: all[len(all)/2], Refresh: slowest[len(slowest)/2]}
+	for _, x := range [][]float64{all, cpu, slowest} {
+		slices.Sort(x)
+	}
+	return side{Min: all[0], Median: all[len(all)/2], Refresh: slowest[len(slowest)/2], CPU: cpu[len(cpu)/2]}
 }
 
 func (rep *report) printHead(c *config.Config) {
@@ -236,15 +242,15 @@ func (rep *report) printHead(c *config.Config) {
 	if rep.Torch != "" {
 		fmt.Println("PyTorch", rep.Torch)
 	}
-	fmt.Println("times in ms: median (minimum), and the median over rounds of the slowest step, which refreshes")
+	fmt.Println("times in ms: median (minimum), median over rounds of the slowest step, which refreshes, median CPU time of all threads")
 }
 
 func (rep *report) printRow(r *row) {
-	fmt.Printf("%-6s %d thread(s)  ours %.1f (%.1f), slowest %.1f, %.1f GFLOP/s, %.2f allocations a step, loss %.3f\n", r.Optimizer, r.Threads,
-		r.Ours.Median*1e3, r.Ours.Min*1e3, r.Ours.Refresh*1e3, rep.StepFlops/r.Ours.Median/1e9, r.Allocs, r.Loss)
+	fmt.Printf("%-6s %d thread(s)  ours %.1f (%.1f), slowest %.1f, CPU %.1f, %.1f GFLOP/s, %.2f allocations a step, loss %.3f\n", r.Optimizer, r.Threads,
+		r.Ours.Median*1e3, r.Ours.Min*1e3, r.Ours.Refresh*1e3, r.Ours.CPU*1e3, rep.StepFlops/r.Ours.Median/1e9, r.Allocs, r.Loss)
 	if p := r.Peer; p != nil {
-		fmt.Printf("%20s PyTorch %s %.1f (%.1f), slowest %.1f, %.1f GFLOP/s\n", "", r.Variant,
-			p.Median*1e3, p.Min*1e3, p.Refresh*1e3, rep.StepFlops/p.Median/1e9)
-		fmt.Printf("%20s PyTorch÷ours: median %.2f, minimum %.2f, slowest %.2f\n", "", p.Median/r.Ours.Median, p.Min/r.Ours.Min, p.Refresh/r.Ours.Refresh)
+		fmt.Printf("%20s PyTorch %s %.1f (%.1f), slowest %.1f, CPU %.1f, %.1f GFLOP/s\n", "", r.Variant,
+			p.Median*1e3, p.Min*1e3, p.Refresh*1e3, p.CPU*1e3, rep.StepFlops/p.Median/1e9)
+		fmt.Printf("%20s PyTorch÷ours: median %.2f, minimum %.2f, slowest %.2f, CPU %.2f\n", "", p.Median/r.Ours.Median, p.Min/r.Ours.Min, p.Refresh/r.Ours.Refresh, p.CPU/r.Ours.CPU)
 	}
 }

@@ -108,7 +108,7 @@ func (p *peer) read(v any) error {
 	}
 }
 
-func (p *peer) run(n int) (times []float64, err error) {
+func (p *peer) run(n int) (times []sample, err error) {
 	if _, err := fmt.Fprintf(p.in, "run %d\n", n); err != nil {
 		return nil, p.fail(err)
 	}
