@@ -217,6 +217,26 @@ func TestA05_ZeroGradient(t *testing.T) {
 	}
 }
 
+func TestScalingInTheStepIsClipping(t *testing.T) {
+	a, b := randomParams[float32](11), randomParams[float32](11)
+	one, two := NewAdamW(a, AdamWOptions{WeightDecay: 0.1}), NewAdamW(b, AdamWOptions{WeightDecay: 0.1})
+	ca, cb := NewClipper(a, ClipOptions{MaxNorm: 3}), NewClipper(b, ClipOptions{MaxNorm: 3})
+	for k := int64(1); k <= 4; k++ {
+		regrad(a, uint64(k))
+		regrad(b, uint64(k))
+		coef, uniform := ca.Factor(ca.Norm(), k)
+		if got := cb.Clip(cb.Norm(), k); got != coef || !uniform || coef == 1 {
+			t.Fatalf("step %d: factor %v, Clip %v, uniform %v", k, coef, got, uniform)
+		}
+		if one.StepScaled(k, 1e-2, coef) != nil || two.Step(k, 1e-2) != nil {
+			t.Fatal("a step failed")
+		}
+	}
+	if !slices.Equal(bits(a, one.Sections()), bits(b, two.Sections())) {
+		t.Error("scaling in the step gives other bits than clipping before it")
+	}
+}
+
 func TestSectionsAreTheStateInPlace(t *testing.T) {
 	a, b := randomParams[float32](5), randomParams[float32](5)
 	for name := range optimizers(a, nil) {

@@ -29,7 +29,13 @@
 //	run.lock         held while a process trains here
 //
 // A run continues from the newest checkpoint of its folder; lines of metrics.jsonl
-// beyond it are dropped, so that no step appears twice.
+// beyond it are dropped, so that no step appears twice. The configuration in force
+// is always the one that the run is started with, never the one in the checkpoint.
+// What cannot be continued is refused: another optimizer, precision or shape, and
+// other data or another data.seed. Another learning rate, length or number of
+// threads is what the user says; another size of the global batch keeps the place
+// in the data. Another kernel set or build is warned of, because the last bits
+// may differ.
 //
 // Step times cover data, forward, backward and update. Evaluations and saves are
 // outside of them and have metrics of their own. The first step of a process is

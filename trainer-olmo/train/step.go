@@ -124,14 +124,30 @@ func (s *stepper[T]) update(step int64, st *stepStats) error {
 		st.Skipped = true
 		return nil
 	}
-	st.ClipCoef = s.clip.Clip(st.GradNorm, step)
 	if err := s.firing.fire(hooks.PreUpdate); err != nil {
 		return err
 	}
-	if err := s.opt.Step(step, st.LR); err != nil {
+	if err := s.clipAndStep(step, st); err != nil {
 		return fmt.Errorf("train: step %d: %w", step, err)
 	}
 	return s.firing.fire(hooks.PostUpdate)
+}
+
+// scaler is an optimizer that scales gradients as it reads them.
+type scaler interface {
+	StepScaled(step int64, lr, scale float64) error
+}
+
+// clipAndStep clips in the optimizer's pass over the gradients where it can, and
+// before it otherwise; the bits are the same.
+func (s *stepper[T]) clipAndStep(step int64, st *stepStats) error {
+	coef, uniform := s.clip.Factor(st.GradNorm, step)
+	if o, ok := s.opt.(scaler); ok && uniform {
+		st.ClipCoef = coef
+		return o.StepScaled(step, st.LR, coef)
+	}
+	st.ClipCoef = s.clip.Clip(st.GradNorm, step)
+	return s.opt.Step(step, st.LR)
 }
 
 // advance moves the position past a batch, whether it was used or not.
