@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/asteria-runtime/asteria/bench/internal/fma"
+	"github.com/asteria-runtime/asteria/bench/internal/load"
 	"github.com/asteria-runtime/asteria/gemm"
 	"github.com/klauspost/cpuid/v2"
 )
@@ -81,6 +82,7 @@ type report struct {
 	Go        string
 	Libraries map[string]string
 	Missing   []string
+	Warning   string `json:",omitempty"`
 	Overhead  map[string]string
 	FMA       map[int]float64 // GFLOP/s by threads
 	Results   []result
@@ -105,6 +107,7 @@ func run(o options) error {
 	if o.quick {
 		set = settings{rounds: 5, block: 5 * time.Millisecond, pause: 2 * time.Millisecond}
 	}
+	rep.Warning = load.Warning()
 	counts, err := parseCounts(o.threads)
 	if err != nil {
 		return err

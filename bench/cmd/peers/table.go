@@ -17,6 +17,9 @@ func (r *report) printHead(w io.Writer) {
 	for _, m := range r.Missing {
 		fmt.Fprintf(w, "left out: %s\n", m)
 	}
+	if r.Warning != "" {
+		fmt.Fprintln(w, r.Warning)
+	}
 	for _, n := range slices.Sorted(maps.Keys(r.FMA)) {
 		fmt.Fprintf(w, "FMA peak, %d thread(s): %.1f GFLOP/s float32, %.1f float64\n", n, r.FMA[n], r.FMA[n]/2)
 	}

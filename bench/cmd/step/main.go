@@ -15,6 +15,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/asteria-runtime/asteria/bench/internal/load"
 	"github.com/asteria-runtime/asteria/trainer-olmo/config"
 )
 
@@ -88,13 +89,17 @@ type side struct {
 type report struct {
 	Torch     string `json:",omitempty"`
 	Missing   string `json:",omitempty"`
+	Warning   string `json:",omitempty"`
 	Kernels   string
 	StepFlops float64
 	Rows      []row
 }
 
 func run(o *options) error {
-	rep := &report{}
+	rep := &report{Warning: load.Warning()}
+	if rep.Warning != "" {
+		fmt.Println(rep.Warning)
+	}
 	python, err := findPython(o.root, o.python)
 	if err != nil {
 		rep.Missing = err.Error()
