@@ -1,6 +1,7 @@
 package invroot
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math"
@@ -171,4 +172,40 @@ func TestSecularKernelsAgreeWithThePortableOnes(t *testing.T) {
 			}
 		}
 	})
+}
+
+func TestEveryKernelSetDecomposes(t *testing.T) {
+	eachKernelSet(t, func(t *testing.T, eng *gemm.Engine) {
+		for _, n := range []int{35, 130, 259} {
+			a := spectra[1].matrix(n, 61)
+			t.Run(fmt.Sprintf("n=%d/float32", n), func(t *testing.T) { setDecomposes(t, eng, cast[float32](a, 1)) })
+			t.Run(fmt.Sprintf("n=%d/float64", n), func(t *testing.T) { setDecomposes(t, eng, a) })
+		}
+	})
+}
+
+func setDecomposes[T gemm.Float](t *testing.T, eng *gemm.Engine, a gemm.Matrix[T]) {
+	n := a.Rows
+	s, err := NewSolver[T](eng, n, Options{Precision: Single})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	q, w := gemm.NewMatrix[T](n, n), make([]T, n)
+	if _, err := s.EigenSym(context.Background(), q, w, a, true); err != nil {
+		t.Fatal(err)
+	}
+	tol := 20 * math.Sqrt(float64(n)+8) * unit[T]()
+	if e := orthogonality(q); !(e <= tol) {
+		t.Errorf("|QᵀQ-I| = %.1e exceeds %.1e", e, tol)
+	}
+	if e := decompositionError(a, q, w); !(e <= tol) {
+		t.Errorf("|AQ-QΛ|/|A| = %.1e exceeds %.1e", e, tol)
+	}
+	if _, err := s.Iterate(context.Background(), q, a, nil); err != nil {
+		t.Fatal(err)
+	}
+	if e := orthogonality(q); !(e <= tol) {
+		t.Errorf("after a refresh |QᵀQ-I| = %.1e exceeds %.1e", e, tol)
+	}
 }
