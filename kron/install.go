@@ -60,10 +60,8 @@ func (b *Block[T]) adopt(st *State[T], r *Result[T], k int, ops Ops[T], sc *Scra
 	if r.Moves[k] && st.Second != nil {
 		b.permute(ops, k, st.Second, r.Perm[k], sc.buf[0])
 	}
-	if r.Rotation[k] != nil && st.Momentum != nil {
-		moved := sc.buf[0][:b.size]
-		b.along(ops, k, moved, st.Momentum, r.Rotation[k], true)
-		ops.Copy(st.Momentum, moved)
+	if b.rotates() {
+		b.moveMomentum(st, r, k, ops, sc)
 	}
 	if r.Fresh[k] {
 		for i, lambda := range r.Values[k] {
@@ -77,6 +75,22 @@ func (b *Block[T]) adopt(st *State[T], r *Result[T], k int, ops Ops[T], sc *Scra
 	}
 	st.Meta[metaVersion+k]++
 	st.Meta[metaAsOf+k] = r.AsOf
+}
+
+// moveMomentum re-expresses a momentum kept in the eigenbasis along mode k: by
+// the job's rotation, or by way of the original space.
+func (b *Block[T]) moveMomentum(st *State[T], r *Result[T], k int, ops Ops[T], sc *Scratch[T]) {
+	if st.Meta.Step() == 0 {
+		return // still zero
+	}
+	moved, q := sc.buf[0][:b.size], r.Rotation[k]
+	from := st.Momentum
+	if q == nil || r.AsOf <= 1 { // see Snapshot.beforeMomentum
+		from, q = sc.buf[1][:b.size], r.Root[k]
+		b.along(ops, k, from, st.Momentum, st.Root[k], false)
+	}
+	b.along(ops, k, moved, from, q, true)
+	ops.Copy(st.Momentum, moved)
 }
 
 // Fail counts a refresh that failed in mode k before there was a result to

@@ -465,3 +465,29 @@ func TestRefreshErrorsReadWell(t *testing.T) {
 		t.Errorf("%q, want %q", got, want)
 	}
 }
+
+// The first basis may be adopted late, too: the momentum of the steps between,
+// in the identity's basis, then comes along.
+func TestLateFirstBasisMovesTheMomentum(t *testing.T) {
+	for _, dims := range [][]int{{4, 4}, {5, 2}} {
+		var params [2][]float64
+		for i, space := range []kron.MomentumSpace{kron.MomentumOriginal, kron.MomentumEigen} {
+			r := newRig[float64](t, dims, kron.Options{Every: 100, Momentum: space})
+			var job *kron.Job[float64]
+			for call, g := range gradients[float64](53, 6, r.block.Len()) {
+				w, v := kron.ViewOf(r.param, dims...), kron.ViewOf(g, dims...)
+				r.block.Begin(r.state, w, v, 0.01, r.worker.Ops, r.worker.Scratch)
+				switch call {
+				case 0:
+					job = r.finishedJob()
+				case 3:
+					r.install(job)
+				}
+			}
+			params[i] = r.param
+		}
+		if d := diff(params[0], params[1]); !(d < 1e-12) {
+			t.Errorf("%v: differs by %g", dims, d)
+		}
+	}
+}

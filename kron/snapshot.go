@@ -21,12 +21,16 @@ type Snapshot[T gemm.Float] struct {
 	Basis  [MaxOrder][]T    // installed basis; nil where the job needs none
 }
 
+// beforeMomentum reports whether the snapshot is that of the first call, before
+// any moment: its result needs no rotation, and gets none.
+func (s *Snapshot[T]) beforeMomentum() bool { return s.AsOf <= 1 }
+
 // Result is what a refresh job writes. A mode without a factor has nil slices.
 type Result[T gemm.Float] struct {
 	AsOf     int64
 	Base     [MaxOrder]uint64
 	Root     [MaxOrder][]T   // inverse root or basis
-	Rotation [MaxOrder][]T   // Qᵀ·Q' from the old basis to the new; MomentumEigen only
+	Rotation [MaxOrder][]T   // Qᵀ·Q' from the old basis to the new; nil where adoption needs none
 	Values   [MaxOrder][]T   // eigenvalues, where the solver computed them
 	Perm     [MaxOrder][]int // perm[new] = old, how the second moment moves; SOAP only
 	Moves    [MaxOrder]bool  // Perm is meaningful
@@ -56,7 +60,7 @@ func (b *Block[T]) JobLen() (elements, indices int) {
 		if b.opts.Method.basis() {
 			elements += n * n
 		}
-		if b.rotates() {
+		if b.needsRotation(k) {
 			elements += n * n
 		}
 		if b.opts.Method == SOAP {
@@ -69,6 +73,13 @@ func (b *Block[T]) JobLen() (elements, indices int) {
 // rotates reports whether an adoption re-expresses the momentum.
 func (b *Block[T]) rotates() bool {
 	return b.opts.Method.late() && b.opts.Momentum == MomentumEigen && b.opts.Betas[0] != 0
+}
+
+// needsRotation reports whether the job supplies Qᵀ·Q' for mode k. It costs 2d³,
+// against 2d²·others for one more product at the adoption: a side longer than
+// all others together is cheaper to take back to the original space and forth.
+func (b *Block[T]) needsRotation(k int) bool {
+	return b.rotates() && b.modes[k].dim <= b.modes[k].others()
 }
 
 // CutJob lays a job of b over the caller's memory, of the lengths that
@@ -90,7 +101,7 @@ func (b *Block[T]) CutJob(job *Job[T], elements []T, indices []int) {
 		if b.opts.Method.basis() {
 			job.Snapshot.Basis[k] = take(n * n)
 		}
-		if b.rotates() {
+		if b.needsRotation(k) {
 			job.Result.Rotation[k] = take(n * n)
 		}
 		if b.opts.Method == SOAP {
@@ -135,14 +146,21 @@ func (b *Block[T]) Snapshot(st *State[T], s *Snapshot[T]) error {
 	return nil
 }
 
+// mirrorTile is the side of the squares in which mirror works: rows of the
+// source and columns of the destination then stay in the first-level cache.
+const mirrorTile = 32
+
 // mirror sets the full symmetric dst to scale times the lower triangle src.
 func mirror[T gemm.Float](dst, src []T, n int, scale T) {
-	for i := range n {
-		row := src[i*n : i*n+i+1]
-		for j, v := range row {
-			v *= scale
-			dst[i*n+j] = v
-			dst[j*n+i] = v
+	for i0 := 0; i0 < n; i0 += mirrorTile {
+		for j0 := 0; j0 <= i0; j0 += mirrorTile {
+			for i := i0; i < min(i0+mirrorTile, n); i++ {
+				for j := j0; j < min(j0+mirrorTile, i+1); j++ {
+					v := scale * src[i*n+j]
+					dst[i*n+j] = v
+					dst[j*n+i] = v
+				}
+			}
 		}
 	}
 }
@@ -205,7 +223,7 @@ func (b *Block[T]) refreshMode(ctx context.Context, k int, solver Refresher[T], 
 	if err := b.refreshBasis(ctx, k, solver, ops, s, r); err != nil {
 		return err
 	}
-	if r.Rotation[k] != nil {
+	if r.Rotation[k] != nil && !s.beforeMomentum() {
 		ops.Gemm(true, false, 1, b.square(k, s.Basis[k]), q, 0, b.square(k, r.Rotation[k]))
 	}
 	return ops.Sync()
