@@ -88,6 +88,25 @@ func benchRoot(b *testing.B, eng *gemm.Engine, n int, opts Options) {
 	rate(b, eng, n, 14.0/3+1)
 }
 
+func BenchmarkQR(b *testing.B) {
+	each(b, func(b *testing.B, eng *gemm.Engine, n int) {
+		a := gram[float32](eng, n)
+		s, err := NewSolver[float32](eng, n, Options{})
+		if err != nil {
+			b.Fatal(err)
+		}
+		defer s.Close()
+		q := gemm.NewMatrix[float32](n, n)
+		b.ReportAllocs()
+		for b.Loop() {
+			if _, err := s.QR(context.Background(), q, a); err != nil {
+				b.Fatal(err)
+			}
+		}
+		rate(b, eng, n, 8.0/3)
+	})
+}
+
 func BenchmarkRefreshBasis(b *testing.B) {
 	each(b, func(b *testing.B, eng *gemm.Engine, n int) {
 		a := gram[float32](eng, n)

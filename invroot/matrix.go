@@ -200,3 +200,5 @@ func clearUpper[T gemm.Float](m gemm.Matrix[T]) {
 		clear(m.Row(i)[i+1:])
 	}
 }
+
+func scaleRow[T gemm.Float](row []T, s T) { vec.Scale(s, row) }

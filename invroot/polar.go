@@ -228,9 +228,6 @@ func quintic[T gemm.Float](c *core[T], next, x gemm.Matrix[T], p Polynomial) flo
 
 func scaleAll[T gemm.Float](m gemm.Matrix[T], s float64) {
 	for i := range m.Rows {
-		row := m.Row(i)
-		for j := range row {
-			row[j] *= T(s)
-		}
+		scaleRow(m.Row(i), T(s))
 	}
 }

@@ -43,8 +43,11 @@ func newTridiagonal[T gemm.Float](eng *gemm.Engine, k kernels[T], n int) *tridia
 // panelWidth trades the level-2 work inside panels, which grows with it, against
 // the traffic of the updates between them.
 func panelWidth(n int) int {
-	if n < 192 {
+	switch {
+	case n < 192:
 		return 16
+	case n < 768:
+		return 24
 	}
 	return maxPanel
 }
