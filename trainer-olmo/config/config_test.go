@@ -269,6 +269,16 @@ func TestEveryScheduleNameHasACurve(t *testing.T) {
 	}
 }
 
+func TestKeysOfTheAsynchronousModeAreToldToHaveNoEffect(t *testing.T) {
+	c := mustParse(t, base, "runtime.workers=3", "runtime.staleness=5")
+	if want := []string{`override "runtime.workers=3": runtime.workers has no effect in native mode`}; !cmp.Equal(c.Notices, want) {
+		t.Errorf("got %q, want %q", c.Notices, want)
+	}
+	if again := mustParse(t, string(mustParse(t, base).YAML())); len(again.Notices) > 0 {
+		t.Errorf("a resolved file is told %q", again.Notices)
+	}
+}
+
 func TestAMissingOrHugeFileIsAClearError(t *testing.T) {
 	if _, err := Load(filepath.Join(t.TempDir(), "none.yaml"), nil); !os.IsNotExist(unwrap(err)) {
 		t.Errorf("a missing file gives %v", err)

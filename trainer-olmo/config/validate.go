@@ -139,12 +139,20 @@ func (v *validator) notYet(c *Config) {
 	v.fail(c.Trace, "trace", "tracing is not available in this version; allowed: false")
 }
 
-// notices are hints about values that are allowed and probably not meant.
+// notices are hints about values that are allowed and probably not meant: keys of
+// the asynchronous mode that are set to something else than their default.
 func (c *Config) notices(set map[string]string) []string {
+	r, d := c.Runtime, Default().Runtime
 	var out []string
-	for _, key := range []string{"runtime.staleness", "runtime.lag", "runtime.lag_start", "runtime.adopt", "runtime.workers", "runtime.job_timeout"} {
-		if set[key] != "" {
-			out = append(out, fmt.Sprintf("%s: %s has no effect in native mode", set[key], key))
+	for _, k := range []struct {
+		key     string
+		changed bool
+	}{
+		{"runtime.staleness", r.Staleness != d.Staleness}, {"runtime.lag", r.Lag != d.Lag}, {"runtime.lag_start", r.LagStart != d.LagStart},
+		{"runtime.adopt", r.Adopt != d.Adopt}, {"runtime.workers", r.Workers != d.Workers}, {"runtime.job_timeout", r.JobTimeout != d.JobTimeout},
+	} {
+		if k.changed && set[k.key] != "" {
+			out = append(out, fmt.Sprintf("%s: %s has no effect in native mode", set[k.key], k.key))
 		}
 	}
 	return out

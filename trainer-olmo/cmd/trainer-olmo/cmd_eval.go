@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/asteria-runtime/asteria/gemm"
+	"github.com/asteria-runtime/asteria/trainer-olmo/checkpoint"
 	"github.com/asteria-runtime/asteria/trainer-olmo/checkpoint/safetensors"
 	"github.com/asteria-runtime/asteria/trainer-olmo/config"
 	"github.com/asteria-runtime/asteria/trainer-olmo/model"
@@ -68,14 +69,32 @@ func evalConfig(e *env, path string) (*config.Config, error) {
 	if file != "" {
 		return load(file, e.set)
 	}
-	m, err := safetensors.ReadConfig(path)
+	folder := path
+	if !isModel(path) {
+		ck, err := checkpoint.Load(path)
+		if err != nil {
+			return nil, err
+		}
+		folder = ck.Path() // of an imported model, which has config.json
+	}
+	m, err := safetensors.ReadConfig(folder)
 	if err != nil {
 		return nil, err
 	}
 	c := config.Default()
 	c.SetModel(m)
-	c.Train.Steps, c.Data.HeldOut = 1, 0
-	return config.Parse(path, c.YAML(), e.set)
+	c.Train.Steps = 1
+	set := e.set
+	for _, o := range e.set {
+		if files, ok := strings.CutPrefix(strings.TrimLeft(o, "-"), "eval.paths="); ok {
+			set = append([]string{"data.paths=" + files}, set...)
+		}
+	}
+	out, err := config.Parse(path, c.YAML(), set)
+	if err == nil && len(out.Eval.Paths) == 0 {
+		out.Eval.Paths = out.Data.Paths // all of it is held out from this model
+	}
+	return out, err
 }
 
 func printLogits(e *env, path string) error {

@@ -250,6 +250,11 @@ func convert(t *testing.T, folder string) {
 	if got := must(t, "eval", hf, "--config", filepath.Join(folder, "config.yaml")); got != eval || !strings.Contains(eval, "CE loss") {
 		t.Errorf("eval of the export printed\n%sof the run\n%s", got, eval)
 	}
+	text := filepath.Join(filepath.Dir(folder), "text.txt")
+	all := must(t, "eval", hf, "eval.paths=["+text+"]", "data.sequence_length=32", "data.tokenizer=byte", "data.cache_folder="+dir)
+	if got := must(t, "eval", back, "data.paths="+text, "data.sequence_length=32", "data.tokenizer=byte", "data.cache_folder="+dir); got != all || !strings.Contains(all, "perplexity") {
+		t.Errorf("a model that describes itself, on all of a text: %s and %s", all, got)
+	}
 	var parsed struct{ Logits [][]float64 }
 	if err := json.Unmarshal([]byte(logits), &parsed); err != nil || len(parsed.Logits) != 3 || len(parsed.Logits[0]) != 258 {
 		t.Errorf("logits: %v, %d rows", err, len(parsed.Logits))
