@@ -6,7 +6,7 @@
 
 // func sTileByRow1x8AVX2(t *byte)
 // Requires: AVX, BMI2, CMOV, FMA3, MMX+, POPCNT
-TEXT ·sTileByRow1x8AVX2(SB), NOSPLIT, $56-8
+TEXT ·sTileByRow1x8AVX2(SB), NOSPLIT, $40-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -16,8 +16,6 @@ TEXT ·sTileByRow1x8AVX2(SB), NOSPLIT, $56-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
-	MOVQ    152(AX), CX
-	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -25,7 +23,7 @@ TEXT ·sTileByRow1x8AVX2(SB), NOSPLIT, $56-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 	MOVQ    72(AX), CX
 	SHLQ    $0x02, CX
 	MOVQ    80(AX), SI
@@ -40,21 +38,11 @@ tile:
 	VXORPS     Y0, Y0, Y0
 	MOVQ       BX, DI
 	PREFETCHT0 (DI)
-	MOVQ       32(SP), DI
-	MOVQ       176(AX), R8
-	SHLQ       $0x02, R8
-	MOVQ       96(AX), R10
-	SHRQ       $0x01, R10
-	MOVQ       184(AX), R9
-	CMPQ       R9, R10
-	CMOVQGT    R10, R9
-	SUBQ       R9, R10
-	MOVQ       R10, 48(SP)
-	TESTQ      R9, R9
-	JZ         idle
+	MOVQ       96(AX), DI
+	SHRQ       $0x01, DI
+	JZ         rest
 
 loop:
-	PREFETCHT1   (DI)
 	VMOVUPS      (DX), Y1
 	VBROADCASTSS (CX), Y2
 	VFMADD231PS  Y2, Y1, Y0
@@ -63,20 +51,12 @@ loop:
 	VFMADD231PS  Y2, Y1, Y0
 	LEAQ         (DX)(SI*2), DX
 	ADDQ         $0x08, CX
-	ADDQ         R8, DI
-	DECQ         R9
+	DECQ         DI
 	JNZ          loop
 
-	// the rounds that fetch nothing touch the argument block
-idle:
-	MOVQ         AX, DI
-	XORQ         R8, R8
-	MOVQ         48(SP), R9
-	MOVQ         $0x00000000, 48(SP)
-	TESTQ        R9, R9
-	JNZ          loop
-	MOVQ         96(AX), R9
-	TESTQ        $0x00000001, R9
+rest:
+	MOVQ         96(AX), DI
+	TESTQ        $0x00000001, DI
 	JZ           done
 	VMOVUPS      (DX), Y1
 	VBROADCASTSS (CX), Y2
@@ -86,7 +66,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 216(AX), Y1
+	VBROADCASTSS 168(AX), Y1
 	VMULPS       Y1, Y0, Y0
 
 scaled:
@@ -103,7 +83,7 @@ scaled:
 wholeadd:
 	TESTQ        $0x00000004, CX
 	JZ           wholebeta
-	VBROADCASTSS 220(AX), Y1
+	VBROADCASTSS 172(AX), Y1
 	MOVQ         BX, CX
 	VFMADD231PS  (CX), Y1, Y0
 
@@ -127,7 +107,7 @@ partial:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 220(AX), Y2
+	VBROADCASTSS 172(AX), Y2
 	MOVQ         BX, DX
 	VMASKMOVPS   (DX), Y1, Y3
 	VFMADD231PS  Y3, Y2, Y0
@@ -141,7 +121,7 @@ maskedbeta:
 
 lower:
 	MOVQ       120(AX), DX
-	MOVQ       40(SP), CX
+	MOVQ       32(SP), CX
 	MOVQ       $-1, DI
 	BZHIQ      DX, DI, DI
 	MOVQ       BX, DX
@@ -155,22 +135,19 @@ lower:
 	VMOVUPS    128(DI), Y1
 	VMASKMOVPS Y0, Y1, (DX)
 	LEAQ       1(CX)(CX*1), CX
-	MOVQ       CX, 40(SP)
+	MOVQ       CX, 32(SP)
 
 stored:
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 8(SP)
-	MOVQ 192(AX), CX
+	MOVQ 152(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 16(SP)
-	MOVQ 200(AX), CX
+	MOVQ 160(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 24(SP)
-	MOVQ 208(AX), CX
-	SHLQ $0x02, CX
-	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -212,7 +189,7 @@ GLOBL masks<>(SB), RODATA|NOPTR, $256
 
 // func sTileByRow2x8AVX2(t *byte)
 // Requires: AVX, BMI2, CMOV, FMA3, MMX+, POPCNT
-TEXT ·sTileByRow2x8AVX2(SB), NOSPLIT, $56-8
+TEXT ·sTileByRow2x8AVX2(SB), NOSPLIT, $40-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -222,8 +199,6 @@ TEXT ·sTileByRow2x8AVX2(SB), NOSPLIT, $56-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
-	MOVQ    152(AX), CX
-	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -231,7 +206,7 @@ TEXT ·sTileByRow2x8AVX2(SB), NOSPLIT, $56-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x02, SI
 	MOVQ    80(AX), DI
@@ -249,21 +224,11 @@ tile:
 	PREFETCHT0 (R9)
 	ADDQ       R8, R9
 	PREFETCHT0 (R9)
-	MOVQ       32(SP), R9
-	MOVQ       176(AX), R10
-	SHLQ       $0x02, R10
-	MOVQ       96(AX), R12
-	SHRQ       $0x01, R12
-	MOVQ       184(AX), R11
-	CMPQ       R11, R12
-	CMOVQGT    R12, R11
-	SUBQ       R11, R12
-	MOVQ       R12, 48(SP)
-	TESTQ      R11, R11
-	JZ         idle
+	MOVQ       96(AX), R9
+	SHRQ       $0x01, R9
+	JZ         rest
 
 loop:
-	PREFETCHT1   (R9)
 	VMOVUPS      (DX), Y2
 	VBROADCASTSS (CX), Y3
 	VFMADD231PS  Y3, Y2, Y0
@@ -276,20 +241,12 @@ loop:
 	VFMADD231PS  Y3, Y2, Y1
 	LEAQ         (DX)(DI*2), DX
 	ADDQ         $0x08, CX
-	ADDQ         R10, R9
-	DECQ         R11
+	DECQ         R9
 	JNZ          loop
 
-	// the rounds that fetch nothing touch the argument block
-idle:
-	MOVQ         AX, R9
-	XORQ         R10, R10
-	MOVQ         48(SP), R11
-	MOVQ         $0x00000000, 48(SP)
-	TESTQ        R11, R11
-	JNZ          loop
-	MOVQ         96(AX), R11
-	TESTQ        $0x00000001, R11
+rest:
+	MOVQ         96(AX), R9
+	TESTQ        $0x00000001, R9
 	JZ           done
 	VMOVUPS      (DX), Y2
 	VBROADCASTSS (CX), Y3
@@ -301,7 +258,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 216(AX), Y2
+	VBROADCASTSS 168(AX), Y2
 	VMULPS       Y2, Y0, Y0
 	VMULPS       Y2, Y1, Y1
 
@@ -321,7 +278,7 @@ scaled:
 wholeadd:
 	TESTQ        $0x00000004, CX
 	JZ           wholebeta
-	VBROADCASTSS 220(AX), Y2
+	VBROADCASTSS 172(AX), Y2
 	MOVQ         BX, CX
 	VFMADD231PS  (CX), Y2, Y0
 	ADDQ         R8, CX
@@ -352,7 +309,7 @@ partial:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 220(AX), Y3
+	VBROADCASTSS 172(AX), Y3
 	MOVQ         BX, DX
 	VMASKMOVPS   (DX), Y2, Y4
 	VFMADD231PS  Y4, Y3, Y0
@@ -371,7 +328,7 @@ maskedbeta:
 
 lower:
 	MOVQ       120(AX), DX
-	MOVQ       40(SP), CX
+	MOVQ       32(SP), CX
 	MOVQ       $-1, R9
 	BZHIQ      DX, R9, R9
 	MOVQ       BX, DX
@@ -396,22 +353,19 @@ lower:
 	VMOVUPS    128(R9), Y2
 	VMASKMOVPS Y1, Y2, (DX)
 	LEAQ       1(CX)(CX*1), CX
-	MOVQ       CX, 40(SP)
+	MOVQ       CX, 32(SP)
 
 stored:
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 8(SP)
-	MOVQ 192(AX), CX
+	MOVQ 152(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 16(SP)
-	MOVQ 200(AX), CX
+	MOVQ 160(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 24(SP)
-	MOVQ 208(AX), CX
-	SHLQ $0x02, CX
-	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -419,7 +373,7 @@ stored:
 
 // func sTileByRow3x8AVX2(t *byte)
 // Requires: AVX, BMI2, CMOV, FMA3, MMX+, POPCNT
-TEXT ·sTileByRow3x8AVX2(SB), NOSPLIT, $56-8
+TEXT ·sTileByRow3x8AVX2(SB), NOSPLIT, $40-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -429,8 +383,6 @@ TEXT ·sTileByRow3x8AVX2(SB), NOSPLIT, $56-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
-	MOVQ    152(AX), CX
-	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -438,7 +390,7 @@ TEXT ·sTileByRow3x8AVX2(SB), NOSPLIT, $56-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x02, SI
 	MOVQ    80(AX), DI
@@ -459,21 +411,11 @@ tile:
 	PREFETCHT0 (R9)
 	ADDQ       R8, R9
 	PREFETCHT0 (R9)
-	MOVQ       32(SP), R9
-	MOVQ       176(AX), R10
-	SHLQ       $0x02, R10
-	MOVQ       96(AX), R12
-	SHRQ       $0x01, R12
-	MOVQ       184(AX), R11
-	CMPQ       R11, R12
-	CMOVQGT    R12, R11
-	SUBQ       R11, R12
-	MOVQ       R12, 48(SP)
-	TESTQ      R11, R11
-	JZ         idle
+	MOVQ       96(AX), R9
+	SHRQ       $0x01, R9
+	JZ         rest
 
 loop:
-	PREFETCHT1   (R9)
 	VMOVUPS      (DX), Y3
 	VBROADCASTSS (CX), Y4
 	VFMADD231PS  Y4, Y3, Y0
@@ -490,20 +432,12 @@ loop:
 	VFMADD231PS  Y4, Y3, Y2
 	LEAQ         (DX)(DI*2), DX
 	ADDQ         $0x08, CX
-	ADDQ         R10, R9
-	DECQ         R11
+	DECQ         R9
 	JNZ          loop
 
-	// the rounds that fetch nothing touch the argument block
-idle:
-	MOVQ         AX, R9
-	XORQ         R10, R10
-	MOVQ         48(SP), R11
-	MOVQ         $0x00000000, 48(SP)
-	TESTQ        R11, R11
-	JNZ          loop
-	MOVQ         96(AX), R11
-	TESTQ        $0x00000001, R11
+rest:
+	MOVQ         96(AX), R9
+	TESTQ        $0x00000001, R9
 	JZ           done
 	VMOVUPS      (DX), Y3
 	VBROADCASTSS (CX), Y4
@@ -517,7 +451,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 216(AX), Y3
+	VBROADCASTSS 168(AX), Y3
 	VMULPS       Y3, Y0, Y0
 	VMULPS       Y3, Y1, Y1
 	VMULPS       Y3, Y2, Y2
@@ -540,7 +474,7 @@ scaled:
 wholeadd:
 	TESTQ        $0x00000004, CX
 	JZ           wholebeta
-	VBROADCASTSS 220(AX), Y3
+	VBROADCASTSS 172(AX), Y3
 	MOVQ         BX, CX
 	VFMADD231PS  (CX), Y3, Y0
 	ADDQ         R8, CX
@@ -578,7 +512,7 @@ partial:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 220(AX), Y4
+	VBROADCASTSS 172(AX), Y4
 	MOVQ         BX, DX
 	VMASKMOVPS   (DX), Y3, Y5
 	VFMADD231PS  Y5, Y4, Y0
@@ -602,7 +536,7 @@ maskedbeta:
 
 lower:
 	MOVQ       120(AX), DX
-	MOVQ       40(SP), CX
+	MOVQ       32(SP), CX
 	MOVQ       $-1, R9
 	BZHIQ      DX, R9, R9
 	MOVQ       BX, DX
@@ -638,22 +572,19 @@ lower:
 	VMOVUPS    128(R9), Y3
 	VMASKMOVPS Y2, Y3, (DX)
 	LEAQ       1(CX)(CX*1), CX
-	MOVQ       CX, 40(SP)
+	MOVQ       CX, 32(SP)
 
 stored:
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 8(SP)
-	MOVQ 192(AX), CX
+	MOVQ 152(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 16(SP)
-	MOVQ 200(AX), CX
+	MOVQ 160(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 24(SP)
-	MOVQ 208(AX), CX
-	SHLQ $0x02, CX
-	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -661,7 +592,7 @@ stored:
 
 // func sTileByRow4x8AVX2(t *byte)
 // Requires: AVX, BMI2, CMOV, FMA3, MMX+, POPCNT
-TEXT ·sTileByRow4x8AVX2(SB), NOSPLIT, $56-8
+TEXT ·sTileByRow4x8AVX2(SB), NOSPLIT, $40-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -671,8 +602,6 @@ TEXT ·sTileByRow4x8AVX2(SB), NOSPLIT, $56-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
-	MOVQ    152(AX), CX
-	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -680,7 +609,7 @@ TEXT ·sTileByRow4x8AVX2(SB), NOSPLIT, $56-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x02, SI
 	MOVQ    80(AX), DI
@@ -705,21 +634,11 @@ tile:
 	PREFETCHT0 (R10)
 	ADDQ       R8, R10
 	PREFETCHT0 (R10)
-	MOVQ       32(SP), R10
-	MOVQ       176(AX), R11
-	SHLQ       $0x02, R11
-	MOVQ       96(AX), R13
-	SHRQ       $0x01, R13
-	MOVQ       184(AX), R12
-	CMPQ       R12, R13
-	CMOVQGT    R13, R12
-	SUBQ       R12, R13
-	MOVQ       R13, 48(SP)
-	TESTQ      R12, R12
-	JZ         idle
+	MOVQ       96(AX), R10
+	SHRQ       $0x01, R10
+	JZ         rest
 
 loop:
-	PREFETCHT1   (R10)
 	VMOVUPS      (DX), Y4
 	VBROADCASTSS (CX), Y5
 	VFMADD231PS  Y5, Y4, Y0
@@ -740,20 +659,12 @@ loop:
 	VFMADD231PS  Y5, Y4, Y3
 	LEAQ         (DX)(DI*2), DX
 	ADDQ         $0x08, CX
-	ADDQ         R11, R10
-	DECQ         R12
+	DECQ         R10
 	JNZ          loop
 
-	// the rounds that fetch nothing touch the argument block
-idle:
-	MOVQ         AX, R10
-	XORQ         R11, R11
-	MOVQ         48(SP), R12
-	MOVQ         $0x00000000, 48(SP)
-	TESTQ        R12, R12
-	JNZ          loop
-	MOVQ         96(AX), R12
-	TESTQ        $0x00000001, R12
+rest:
+	MOVQ         96(AX), R10
+	TESTQ        $0x00000001, R10
 	JZ           done
 	VMOVUPS      (DX), Y4
 	VBROADCASTSS (CX), Y5
@@ -769,7 +680,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 216(AX), Y4
+	VBROADCASTSS 168(AX), Y4
 	VMULPS       Y4, Y0, Y0
 	VMULPS       Y4, Y1, Y1
 	VMULPS       Y4, Y2, Y2
@@ -795,7 +706,7 @@ scaled:
 wholeadd:
 	TESTQ        $0x00000004, CX
 	JZ           wholebeta
-	VBROADCASTSS 220(AX), Y4
+	VBROADCASTSS 172(AX), Y4
 	MOVQ         BX, CX
 	VFMADD231PS  (CX), Y4, Y0
 	ADDQ         R8, CX
@@ -840,7 +751,7 @@ partial:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 220(AX), Y5
+	VBROADCASTSS 172(AX), Y5
 	MOVQ         BX, DX
 	VMASKMOVPS   (DX), Y4, Y6
 	VFMADD231PS  Y6, Y5, Y0
@@ -869,7 +780,7 @@ maskedbeta:
 
 lower:
 	MOVQ       120(AX), DX
-	MOVQ       40(SP), CX
+	MOVQ       32(SP), CX
 	MOVQ       $-1, R10
 	BZHIQ      DX, R10, R10
 	MOVQ       BX, DX
@@ -916,22 +827,19 @@ lower:
 	VMOVUPS    128(R10), Y4
 	VMASKMOVPS Y3, Y4, (DX)
 	LEAQ       1(CX)(CX*1), CX
-	MOVQ       CX, 40(SP)
+	MOVQ       CX, 32(SP)
 
 stored:
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 8(SP)
-	MOVQ 192(AX), CX
+	MOVQ 152(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 16(SP)
-	MOVQ 200(AX), CX
+	MOVQ 160(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 24(SP)
-	MOVQ 208(AX), CX
-	SHLQ $0x02, CX
-	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -939,7 +847,7 @@ stored:
 
 // func sTileByRow5x8AVX2(t *byte)
 // Requires: AVX, BMI2, CMOV, FMA3, MMX+, POPCNT
-TEXT ·sTileByRow5x8AVX2(SB), NOSPLIT, $56-8
+TEXT ·sTileByRow5x8AVX2(SB), NOSPLIT, $40-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -949,8 +857,6 @@ TEXT ·sTileByRow5x8AVX2(SB), NOSPLIT, $56-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
-	MOVQ    152(AX), CX
-	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -958,7 +864,7 @@ TEXT ·sTileByRow5x8AVX2(SB), NOSPLIT, $56-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x02, SI
 	MOVQ    80(AX), DI
@@ -986,21 +892,11 @@ tile:
 	PREFETCHT0 (R10)
 	ADDQ       R8, R10
 	PREFETCHT0 (R10)
-	MOVQ       32(SP), R10
-	MOVQ       176(AX), R11
-	SHLQ       $0x02, R11
-	MOVQ       96(AX), R13
-	SHRQ       $0x01, R13
-	MOVQ       184(AX), R12
-	CMPQ       R12, R13
-	CMOVQGT    R13, R12
-	SUBQ       R12, R13
-	MOVQ       R13, 48(SP)
-	TESTQ      R12, R12
-	JZ         idle
+	MOVQ       96(AX), R10
+	SHRQ       $0x01, R10
+	JZ         rest
 
 loop:
-	PREFETCHT1   (R10)
 	VMOVUPS      (DX), Y5
 	VBROADCASTSS (CX), Y6
 	VFMADD231PS  Y6, Y5, Y0
@@ -1025,20 +921,12 @@ loop:
 	VFMADD231PS  Y6, Y5, Y4
 	LEAQ         (DX)(DI*2), DX
 	ADDQ         $0x08, CX
-	ADDQ         R11, R10
-	DECQ         R12
+	DECQ         R10
 	JNZ          loop
 
-	// the rounds that fetch nothing touch the argument block
-idle:
-	MOVQ         AX, R10
-	XORQ         R11, R11
-	MOVQ         48(SP), R12
-	MOVQ         $0x00000000, 48(SP)
-	TESTQ        R12, R12
-	JNZ          loop
-	MOVQ         96(AX), R12
-	TESTQ        $0x00000001, R12
+rest:
+	MOVQ         96(AX), R10
+	TESTQ        $0x00000001, R10
 	JZ           done
 	VMOVUPS      (DX), Y5
 	VBROADCASTSS (CX), Y6
@@ -1056,7 +944,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 216(AX), Y5
+	VBROADCASTSS 168(AX), Y5
 	VMULPS       Y5, Y0, Y0
 	VMULPS       Y5, Y1, Y1
 	VMULPS       Y5, Y2, Y2
@@ -1085,7 +973,7 @@ scaled:
 wholeadd:
 	TESTQ        $0x00000004, CX
 	JZ           wholebeta
-	VBROADCASTSS 220(AX), Y5
+	VBROADCASTSS 172(AX), Y5
 	MOVQ         BX, CX
 	VFMADD231PS  (CX), Y5, Y0
 	ADDQ         R8, CX
@@ -1137,7 +1025,7 @@ partial:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 220(AX), Y6
+	VBROADCASTSS 172(AX), Y6
 	MOVQ         BX, DX
 	VMASKMOVPS   (DX), Y5, Y7
 	VFMADD231PS  Y7, Y6, Y0
@@ -1171,7 +1059,7 @@ maskedbeta:
 
 lower:
 	MOVQ       120(AX), DX
-	MOVQ       40(SP), CX
+	MOVQ       32(SP), CX
 	MOVQ       $-1, R10
 	BZHIQ      DX, R10, R10
 	MOVQ       BX, DX
@@ -1229,22 +1117,19 @@ lower:
 	VMOVUPS    128(R10), Y5
 	VMASKMOVPS Y4, Y5, (DX)
 	LEAQ       1(CX)(CX*1), CX
-	MOVQ       CX, 40(SP)
+	MOVQ       CX, 32(SP)
 
 stored:
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 8(SP)
-	MOVQ 192(AX), CX
+	MOVQ 152(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 16(SP)
-	MOVQ 200(AX), CX
+	MOVQ 160(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 24(SP)
-	MOVQ 208(AX), CX
-	SHLQ $0x02, CX
-	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -1252,7 +1137,7 @@ stored:
 
 // func sTileByRow6x8AVX2(t *byte)
 // Requires: AVX, BMI2, CMOV, FMA3, MMX+, POPCNT
-TEXT ·sTileByRow6x8AVX2(SB), NOSPLIT, $56-8
+TEXT ·sTileByRow6x8AVX2(SB), NOSPLIT, $40-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -1262,8 +1147,6 @@ TEXT ·sTileByRow6x8AVX2(SB), NOSPLIT, $56-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
-	MOVQ    152(AX), CX
-	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -1271,7 +1154,7 @@ TEXT ·sTileByRow6x8AVX2(SB), NOSPLIT, $56-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x02, SI
 	MOVQ    80(AX), DI
@@ -1304,21 +1187,11 @@ tile:
 	PREFETCHT0 (R11)
 	ADDQ       R8, R11
 	PREFETCHT0 (R11)
-	MOVQ       32(SP), R11
-	MOVQ       176(AX), R12
-	SHLQ       $0x02, R12
-	MOVQ       96(AX), R14
-	SHRQ       $0x01, R14
-	MOVQ       184(AX), R13
-	CMPQ       R13, R14
-	CMOVQGT    R14, R13
-	SUBQ       R13, R14
-	MOVQ       R14, 48(SP)
-	TESTQ      R13, R13
-	JZ         idle
+	MOVQ       96(AX), R11
+	SHRQ       $0x01, R11
+	JZ         rest
 
 loop:
-	PREFETCHT1   (R11)
 	VMOVUPS      (DX), Y6
 	VBROADCASTSS (CX), Y7
 	VFMADD231PS  Y7, Y6, Y0
@@ -1348,20 +1221,12 @@ loop:
 	LEAQ         (DX)(DI*2), DX
 	ADDQ         $0x08, CX
 	ADDQ         $0x08, R10
-	ADDQ         R12, R11
-	DECQ         R13
+	DECQ         R11
 	JNZ          loop
 
-	// the rounds that fetch nothing touch the argument block
-idle:
-	MOVQ         AX, R11
-	XORQ         R12, R12
-	MOVQ         48(SP), R13
-	MOVQ         $0x00000000, 48(SP)
-	TESTQ        R13, R13
-	JNZ          loop
-	MOVQ         96(AX), R13
-	TESTQ        $0x00000001, R13
+rest:
+	MOVQ         96(AX), R11
+	TESTQ        $0x00000001, R11
 	JZ           done
 	VMOVUPS      (DX), Y6
 	VBROADCASTSS (CX), Y7
@@ -1381,7 +1246,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 216(AX), Y6
+	VBROADCASTSS 168(AX), Y6
 	VMULPS       Y6, Y0, Y0
 	VMULPS       Y6, Y1, Y1
 	VMULPS       Y6, Y2, Y2
@@ -1413,7 +1278,7 @@ scaled:
 wholeadd:
 	TESTQ        $0x00000004, CX
 	JZ           wholebeta
-	VBROADCASTSS 220(AX), Y6
+	VBROADCASTSS 172(AX), Y6
 	MOVQ         BX, CX
 	VFMADD231PS  (CX), Y6, Y0
 	ADDQ         R8, CX
@@ -1472,7 +1337,7 @@ partial:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 220(AX), Y7
+	VBROADCASTSS 172(AX), Y7
 	MOVQ         BX, DX
 	VMASKMOVPS   (DX), Y6, Y8
 	VFMADD231PS  Y8, Y7, Y0
@@ -1511,7 +1376,7 @@ maskedbeta:
 
 lower:
 	MOVQ       120(AX), DX
-	MOVQ       40(SP), CX
+	MOVQ       32(SP), CX
 	MOVQ       $-1, R10
 	BZHIQ      DX, R10, R10
 	MOVQ       BX, DX
@@ -1580,22 +1445,19 @@ lower:
 	VMOVUPS    128(R10), Y6
 	VMASKMOVPS Y5, Y6, (DX)
 	LEAQ       1(CX)(CX*1), CX
-	MOVQ       CX, 40(SP)
+	MOVQ       CX, 32(SP)
 
 stored:
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 8(SP)
-	MOVQ 192(AX), CX
+	MOVQ 152(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 16(SP)
-	MOVQ 200(AX), CX
+	MOVQ 160(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 24(SP)
-	MOVQ 208(AX), CX
-	SHLQ $0x02, CX
-	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -1603,7 +1465,7 @@ stored:
 
 // func sTileByCol1x8AVX2(t *byte)
 // Requires: AVX, BMI2, CMOV, FMA3, MMX+, POPCNT
-TEXT ·sTileByCol1x8AVX2(SB), NOSPLIT, $56-8
+TEXT ·sTileByCol1x8AVX2(SB), NOSPLIT, $40-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -1613,8 +1475,6 @@ TEXT ·sTileByCol1x8AVX2(SB), NOSPLIT, $56-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
-	MOVQ    152(AX), CX
-	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -1622,7 +1482,7 @@ TEXT ·sTileByCol1x8AVX2(SB), NOSPLIT, $56-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x02, SI
 	MOVQ    80(AX), DI
@@ -1637,21 +1497,11 @@ tile:
 	VXORPS     Y0, Y0, Y0
 	MOVQ       BX, R8
 	PREFETCHT0 (R8)
-	MOVQ       32(SP), R8
-	MOVQ       176(AX), R9
-	SHLQ       $0x02, R9
-	MOVQ       96(AX), R11
-	SHRQ       $0x01, R11
-	MOVQ       184(AX), R10
-	CMPQ       R10, R11
-	CMOVQGT    R11, R10
-	SUBQ       R10, R11
-	MOVQ       R11, 48(SP)
-	TESTQ      R10, R10
-	JZ         idle
+	MOVQ       96(AX), R8
+	SHRQ       $0x01, R8
+	JZ         rest
 
 loop:
-	PREFETCHT1   (R8)
 	VMOVUPS      (DX), Y1
 	VBROADCASTSS (CX), Y2
 	VFMADD231PS  Y2, Y1, Y0
@@ -1660,20 +1510,12 @@ loop:
 	VFMADD231PS  Y2, Y1, Y0
 	LEAQ         (DX)(DI*2), DX
 	LEAQ         (CX)(SI*2), CX
-	ADDQ         R9, R8
-	DECQ         R10
+	DECQ         R8
 	JNZ          loop
 
-	// the rounds that fetch nothing touch the argument block
-idle:
-	MOVQ         AX, R8
-	XORQ         R9, R9
-	MOVQ         48(SP), R10
-	MOVQ         $0x00000000, 48(SP)
-	TESTQ        R10, R10
-	JNZ          loop
-	MOVQ         96(AX), R10
-	TESTQ        $0x00000001, R10
+rest:
+	MOVQ         96(AX), R8
+	TESTQ        $0x00000001, R8
 	JZ           done
 	VMOVUPS      (DX), Y1
 	VBROADCASTSS (CX), Y2
@@ -1683,7 +1525,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 216(AX), Y1
+	VBROADCASTSS 168(AX), Y1
 	VMULPS       Y1, Y0, Y0
 
 scaled:
@@ -1700,7 +1542,7 @@ scaled:
 wholeadd:
 	TESTQ        $0x00000004, CX
 	JZ           wholebeta
-	VBROADCASTSS 220(AX), Y1
+	VBROADCASTSS 172(AX), Y1
 	MOVQ         BX, CX
 	VFMADD231PS  (CX), Y1, Y0
 
@@ -1724,7 +1566,7 @@ partial:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 220(AX), Y2
+	VBROADCASTSS 172(AX), Y2
 	MOVQ         BX, DX
 	VMASKMOVPS   (DX), Y1, Y3
 	VFMADD231PS  Y3, Y2, Y0
@@ -1738,7 +1580,7 @@ maskedbeta:
 
 lower:
 	MOVQ       120(AX), DX
-	MOVQ       40(SP), CX
+	MOVQ       32(SP), CX
 	MOVQ       $-1, R8
 	BZHIQ      DX, R8, R8
 	MOVQ       BX, DX
@@ -1752,22 +1594,19 @@ lower:
 	VMOVUPS    128(R8), Y1
 	VMASKMOVPS Y0, Y1, (DX)
 	LEAQ       1(CX)(CX*1), CX
-	MOVQ       CX, 40(SP)
+	MOVQ       CX, 32(SP)
 
 stored:
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 8(SP)
-	MOVQ 192(AX), CX
+	MOVQ 152(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 16(SP)
-	MOVQ 200(AX), CX
+	MOVQ 160(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 24(SP)
-	MOVQ 208(AX), CX
-	SHLQ $0x02, CX
-	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -1775,7 +1614,7 @@ stored:
 
 // func sTileByCol2x8AVX2(t *byte)
 // Requires: AVX, BMI2, CMOV, FMA3, MMX+, POPCNT
-TEXT ·sTileByCol2x8AVX2(SB), NOSPLIT, $56-8
+TEXT ·sTileByCol2x8AVX2(SB), NOSPLIT, $40-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -1785,8 +1624,6 @@ TEXT ·sTileByCol2x8AVX2(SB), NOSPLIT, $56-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
-	MOVQ    152(AX), CX
-	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -1794,7 +1631,7 @@ TEXT ·sTileByCol2x8AVX2(SB), NOSPLIT, $56-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x02, SI
 	MOVQ    80(AX), DI
@@ -1812,21 +1649,11 @@ tile:
 	PREFETCHT0 (R9)
 	ADDQ       R8, R9
 	PREFETCHT0 (R9)
-	MOVQ       32(SP), R9
-	MOVQ       176(AX), R10
-	SHLQ       $0x02, R10
-	MOVQ       96(AX), R12
-	SHRQ       $0x01, R12
-	MOVQ       184(AX), R11
-	CMPQ       R11, R12
-	CMOVQGT    R12, R11
-	SUBQ       R11, R12
-	MOVQ       R12, 48(SP)
-	TESTQ      R11, R11
-	JZ         idle
+	MOVQ       96(AX), R9
+	SHRQ       $0x01, R9
+	JZ         rest
 
 loop:
-	PREFETCHT1   (R9)
 	VMOVUPS      (DX), Y2
 	VBROADCASTSS (CX), Y3
 	VFMADD231PS  Y3, Y2, Y0
@@ -1839,20 +1666,12 @@ loop:
 	VFMADD231PS  Y3, Y2, Y1
 	LEAQ         (DX)(DI*2), DX
 	LEAQ         (CX)(SI*2), CX
-	ADDQ         R10, R9
-	DECQ         R11
+	DECQ         R9
 	JNZ          loop
 
-	// the rounds that fetch nothing touch the argument block
-idle:
-	MOVQ         AX, R9
-	XORQ         R10, R10
-	MOVQ         48(SP), R11
-	MOVQ         $0x00000000, 48(SP)
-	TESTQ        R11, R11
-	JNZ          loop
-	MOVQ         96(AX), R11
-	TESTQ        $0x00000001, R11
+rest:
+	MOVQ         96(AX), R9
+	TESTQ        $0x00000001, R9
 	JZ           done
 	VMOVUPS      (DX), Y2
 	VBROADCASTSS (CX), Y3
@@ -1864,7 +1683,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 216(AX), Y2
+	VBROADCASTSS 168(AX), Y2
 	VMULPS       Y2, Y0, Y0
 	VMULPS       Y2, Y1, Y1
 
@@ -1884,7 +1703,7 @@ scaled:
 wholeadd:
 	TESTQ        $0x00000004, CX
 	JZ           wholebeta
-	VBROADCASTSS 220(AX), Y2
+	VBROADCASTSS 172(AX), Y2
 	MOVQ         BX, CX
 	VFMADD231PS  (CX), Y2, Y0
 	ADDQ         R8, CX
@@ -1915,7 +1734,7 @@ partial:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 220(AX), Y3
+	VBROADCASTSS 172(AX), Y3
 	MOVQ         BX, DX
 	VMASKMOVPS   (DX), Y2, Y4
 	VFMADD231PS  Y4, Y3, Y0
@@ -1934,7 +1753,7 @@ maskedbeta:
 
 lower:
 	MOVQ       120(AX), DX
-	MOVQ       40(SP), CX
+	MOVQ       32(SP), CX
 	MOVQ       $-1, R9
 	BZHIQ      DX, R9, R9
 	MOVQ       BX, DX
@@ -1959,22 +1778,19 @@ lower:
 	VMOVUPS    128(R9), Y2
 	VMASKMOVPS Y1, Y2, (DX)
 	LEAQ       1(CX)(CX*1), CX
-	MOVQ       CX, 40(SP)
+	MOVQ       CX, 32(SP)
 
 stored:
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 8(SP)
-	MOVQ 192(AX), CX
+	MOVQ 152(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 16(SP)
-	MOVQ 200(AX), CX
+	MOVQ 160(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 24(SP)
-	MOVQ 208(AX), CX
-	SHLQ $0x02, CX
-	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -1982,7 +1798,7 @@ stored:
 
 // func sTileByCol3x8AVX2(t *byte)
 // Requires: AVX, BMI2, CMOV, FMA3, MMX+, POPCNT
-TEXT ·sTileByCol3x8AVX2(SB), NOSPLIT, $56-8
+TEXT ·sTileByCol3x8AVX2(SB), NOSPLIT, $40-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -1992,8 +1808,6 @@ TEXT ·sTileByCol3x8AVX2(SB), NOSPLIT, $56-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
-	MOVQ    152(AX), CX
-	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -2001,7 +1815,7 @@ TEXT ·sTileByCol3x8AVX2(SB), NOSPLIT, $56-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x02, SI
 	MOVQ    80(AX), DI
@@ -2022,21 +1836,11 @@ tile:
 	PREFETCHT0 (R9)
 	ADDQ       R8, R9
 	PREFETCHT0 (R9)
-	MOVQ       32(SP), R9
-	MOVQ       176(AX), R10
-	SHLQ       $0x02, R10
-	MOVQ       96(AX), R12
-	SHRQ       $0x01, R12
-	MOVQ       184(AX), R11
-	CMPQ       R11, R12
-	CMOVQGT    R12, R11
-	SUBQ       R11, R12
-	MOVQ       R12, 48(SP)
-	TESTQ      R11, R11
-	JZ         idle
+	MOVQ       96(AX), R9
+	SHRQ       $0x01, R9
+	JZ         rest
 
 loop:
-	PREFETCHT1   (R9)
 	VMOVUPS      (DX), Y3
 	VBROADCASTSS (CX), Y4
 	VFMADD231PS  Y4, Y3, Y0
@@ -2053,20 +1857,12 @@ loop:
 	VFMADD231PS  Y4, Y3, Y2
 	LEAQ         (DX)(DI*2), DX
 	LEAQ         (CX)(SI*2), CX
-	ADDQ         R10, R9
-	DECQ         R11
+	DECQ         R9
 	JNZ          loop
 
-	// the rounds that fetch nothing touch the argument block
-idle:
-	MOVQ         AX, R9
-	XORQ         R10, R10
-	MOVQ         48(SP), R11
-	MOVQ         $0x00000000, 48(SP)
-	TESTQ        R11, R11
-	JNZ          loop
-	MOVQ         96(AX), R11
-	TESTQ        $0x00000001, R11
+rest:
+	MOVQ         96(AX), R9
+	TESTQ        $0x00000001, R9
 	JZ           done
 	VMOVUPS      (DX), Y3
 	VBROADCASTSS (CX), Y4
@@ -2080,7 +1876,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 216(AX), Y3
+	VBROADCASTSS 168(AX), Y3
 	VMULPS       Y3, Y0, Y0
 	VMULPS       Y3, Y1, Y1
 	VMULPS       Y3, Y2, Y2
@@ -2103,7 +1899,7 @@ scaled:
 wholeadd:
 	TESTQ        $0x00000004, CX
 	JZ           wholebeta
-	VBROADCASTSS 220(AX), Y3
+	VBROADCASTSS 172(AX), Y3
 	MOVQ         BX, CX
 	VFMADD231PS  (CX), Y3, Y0
 	ADDQ         R8, CX
@@ -2141,7 +1937,7 @@ partial:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 220(AX), Y4
+	VBROADCASTSS 172(AX), Y4
 	MOVQ         BX, DX
 	VMASKMOVPS   (DX), Y3, Y5
 	VFMADD231PS  Y5, Y4, Y0
@@ -2165,7 +1961,7 @@ maskedbeta:
 
 lower:
 	MOVQ       120(AX), DX
-	MOVQ       40(SP), CX
+	MOVQ       32(SP), CX
 	MOVQ       $-1, R9
 	BZHIQ      DX, R9, R9
 	MOVQ       BX, DX
@@ -2201,22 +1997,19 @@ lower:
 	VMOVUPS    128(R9), Y3
 	VMASKMOVPS Y2, Y3, (DX)
 	LEAQ       1(CX)(CX*1), CX
-	MOVQ       CX, 40(SP)
+	MOVQ       CX, 32(SP)
 
 stored:
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 8(SP)
-	MOVQ 192(AX), CX
+	MOVQ 152(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 16(SP)
-	MOVQ 200(AX), CX
+	MOVQ 160(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 24(SP)
-	MOVQ 208(AX), CX
-	SHLQ $0x02, CX
-	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -2224,7 +2017,7 @@ stored:
 
 // func sTileByCol4x8AVX2(t *byte)
 // Requires: AVX, BMI2, CMOV, FMA3, MMX+, POPCNT
-TEXT ·sTileByCol4x8AVX2(SB), NOSPLIT, $56-8
+TEXT ·sTileByCol4x8AVX2(SB), NOSPLIT, $40-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -2234,8 +2027,6 @@ TEXT ·sTileByCol4x8AVX2(SB), NOSPLIT, $56-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
-	MOVQ    152(AX), CX
-	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -2243,7 +2034,7 @@ TEXT ·sTileByCol4x8AVX2(SB), NOSPLIT, $56-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x02, SI
 	MOVQ    80(AX), DI
@@ -2267,21 +2058,11 @@ tile:
 	PREFETCHT0 (R9)
 	ADDQ       R8, R9
 	PREFETCHT0 (R9)
-	MOVQ       32(SP), R9
-	MOVQ       176(AX), R10
-	SHLQ       $0x02, R10
-	MOVQ       96(AX), R12
-	SHRQ       $0x01, R12
-	MOVQ       184(AX), R11
-	CMPQ       R11, R12
-	CMOVQGT    R12, R11
-	SUBQ       R11, R12
-	MOVQ       R12, 48(SP)
-	TESTQ      R11, R11
-	JZ         idle
+	MOVQ       96(AX), R9
+	SHRQ       $0x01, R9
+	JZ         rest
 
 loop:
-	PREFETCHT1   (R9)
 	VMOVUPS      (DX), Y4
 	VBROADCASTSS (CX), Y5
 	VFMADD231PS  Y5, Y4, Y0
@@ -2302,20 +2083,12 @@ loop:
 	VFMADD231PS  Y5, Y4, Y3
 	LEAQ         (DX)(DI*2), DX
 	LEAQ         (CX)(SI*2), CX
-	ADDQ         R10, R9
-	DECQ         R11
+	DECQ         R9
 	JNZ          loop
 
-	// the rounds that fetch nothing touch the argument block
-idle:
-	MOVQ         AX, R9
-	XORQ         R10, R10
-	MOVQ         48(SP), R11
-	MOVQ         $0x00000000, 48(SP)
-	TESTQ        R11, R11
-	JNZ          loop
-	MOVQ         96(AX), R11
-	TESTQ        $0x00000001, R11
+rest:
+	MOVQ         96(AX), R9
+	TESTQ        $0x00000001, R9
 	JZ           done
 	VMOVUPS      (DX), Y4
 	VBROADCASTSS (CX), Y5
@@ -2331,7 +2104,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 216(AX), Y4
+	VBROADCASTSS 168(AX), Y4
 	VMULPS       Y4, Y0, Y0
 	VMULPS       Y4, Y1, Y1
 	VMULPS       Y4, Y2, Y2
@@ -2357,7 +2130,7 @@ scaled:
 wholeadd:
 	TESTQ        $0x00000004, CX
 	JZ           wholebeta
-	VBROADCASTSS 220(AX), Y4
+	VBROADCASTSS 172(AX), Y4
 	MOVQ         BX, CX
 	VFMADD231PS  (CX), Y4, Y0
 	ADDQ         R8, CX
@@ -2402,7 +2175,7 @@ partial:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 220(AX), Y5
+	VBROADCASTSS 172(AX), Y5
 	MOVQ         BX, DX
 	VMASKMOVPS   (DX), Y4, Y6
 	VFMADD231PS  Y6, Y5, Y0
@@ -2431,7 +2204,7 @@ maskedbeta:
 
 lower:
 	MOVQ       120(AX), DX
-	MOVQ       40(SP), CX
+	MOVQ       32(SP), CX
 	MOVQ       $-1, R9
 	BZHIQ      DX, R9, R9
 	MOVQ       BX, DX
@@ -2478,22 +2251,19 @@ lower:
 	VMOVUPS    128(R9), Y4
 	VMASKMOVPS Y3, Y4, (DX)
 	LEAQ       1(CX)(CX*1), CX
-	MOVQ       CX, 40(SP)
+	MOVQ       CX, 32(SP)
 
 stored:
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 8(SP)
-	MOVQ 192(AX), CX
+	MOVQ 152(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 16(SP)
-	MOVQ 200(AX), CX
+	MOVQ 160(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 24(SP)
-	MOVQ 208(AX), CX
-	SHLQ $0x02, CX
-	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -2501,7 +2271,7 @@ stored:
 
 // func sTileByCol5x8AVX2(t *byte)
 // Requires: AVX, BMI2, CMOV, FMA3, MMX+, POPCNT
-TEXT ·sTileByCol5x8AVX2(SB), NOSPLIT, $56-8
+TEXT ·sTileByCol5x8AVX2(SB), NOSPLIT, $40-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -2511,8 +2281,6 @@ TEXT ·sTileByCol5x8AVX2(SB), NOSPLIT, $56-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
-	MOVQ    152(AX), CX
-	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -2520,7 +2288,7 @@ TEXT ·sTileByCol5x8AVX2(SB), NOSPLIT, $56-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x02, SI
 	MOVQ    80(AX), DI
@@ -2547,21 +2315,11 @@ tile:
 	PREFETCHT0 (R9)
 	ADDQ       R8, R9
 	PREFETCHT0 (R9)
-	MOVQ       32(SP), R9
-	MOVQ       176(AX), R10
-	SHLQ       $0x02, R10
-	MOVQ       96(AX), R12
-	SHRQ       $0x01, R12
-	MOVQ       184(AX), R11
-	CMPQ       R11, R12
-	CMOVQGT    R12, R11
-	SUBQ       R11, R12
-	MOVQ       R12, 48(SP)
-	TESTQ      R11, R11
-	JZ         idle
+	MOVQ       96(AX), R9
+	SHRQ       $0x01, R9
+	JZ         rest
 
 loop:
-	PREFETCHT1   (R9)
 	VMOVUPS      (DX), Y5
 	VBROADCASTSS (CX), Y6
 	VFMADD231PS  Y6, Y5, Y0
@@ -2586,20 +2344,12 @@ loop:
 	VFMADD231PS  Y6, Y5, Y4
 	LEAQ         (DX)(DI*2), DX
 	LEAQ         (CX)(SI*2), CX
-	ADDQ         R10, R9
-	DECQ         R11
+	DECQ         R9
 	JNZ          loop
 
-	// the rounds that fetch nothing touch the argument block
-idle:
-	MOVQ         AX, R9
-	XORQ         R10, R10
-	MOVQ         48(SP), R11
-	MOVQ         $0x00000000, 48(SP)
-	TESTQ        R11, R11
-	JNZ          loop
-	MOVQ         96(AX), R11
-	TESTQ        $0x00000001, R11
+rest:
+	MOVQ         96(AX), R9
+	TESTQ        $0x00000001, R9
 	JZ           done
 	VMOVUPS      (DX), Y5
 	VBROADCASTSS (CX), Y6
@@ -2617,7 +2367,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 216(AX), Y5
+	VBROADCASTSS 168(AX), Y5
 	VMULPS       Y5, Y0, Y0
 	VMULPS       Y5, Y1, Y1
 	VMULPS       Y5, Y2, Y2
@@ -2646,7 +2396,7 @@ scaled:
 wholeadd:
 	TESTQ        $0x00000004, CX
 	JZ           wholebeta
-	VBROADCASTSS 220(AX), Y5
+	VBROADCASTSS 172(AX), Y5
 	MOVQ         BX, CX
 	VFMADD231PS  (CX), Y5, Y0
 	ADDQ         R8, CX
@@ -2698,7 +2448,7 @@ partial:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 220(AX), Y6
+	VBROADCASTSS 172(AX), Y6
 	MOVQ         BX, DX
 	VMASKMOVPS   (DX), Y5, Y7
 	VFMADD231PS  Y7, Y6, Y0
@@ -2732,7 +2482,7 @@ maskedbeta:
 
 lower:
 	MOVQ       120(AX), DX
-	MOVQ       40(SP), CX
+	MOVQ       32(SP), CX
 	MOVQ       $-1, R9
 	BZHIQ      DX, R9, R9
 	MOVQ       BX, DX
@@ -2790,22 +2540,19 @@ lower:
 	VMOVUPS    128(R9), Y5
 	VMASKMOVPS Y4, Y5, (DX)
 	LEAQ       1(CX)(CX*1), CX
-	MOVQ       CX, 40(SP)
+	MOVQ       CX, 32(SP)
 
 stored:
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 8(SP)
-	MOVQ 192(AX), CX
+	MOVQ 152(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 16(SP)
-	MOVQ 200(AX), CX
+	MOVQ 160(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 24(SP)
-	MOVQ 208(AX), CX
-	SHLQ $0x02, CX
-	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -2813,7 +2560,7 @@ stored:
 
 // func sTileByCol6x8AVX2(t *byte)
 // Requires: AVX, BMI2, CMOV, FMA3, MMX+, POPCNT
-TEXT ·sTileByCol6x8AVX2(SB), NOSPLIT, $56-8
+TEXT ·sTileByCol6x8AVX2(SB), NOSPLIT, $40-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -2823,8 +2570,6 @@ TEXT ·sTileByCol6x8AVX2(SB), NOSPLIT, $56-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
-	MOVQ    152(AX), CX
-	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -2832,7 +2577,7 @@ TEXT ·sTileByCol6x8AVX2(SB), NOSPLIT, $56-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x02, SI
 	MOVQ    80(AX), DI
@@ -2862,21 +2607,11 @@ tile:
 	PREFETCHT0 (R9)
 	ADDQ       R8, R9
 	PREFETCHT0 (R9)
-	MOVQ       32(SP), R9
-	MOVQ       176(AX), R10
-	SHLQ       $0x02, R10
-	MOVQ       96(AX), R12
-	SHRQ       $0x01, R12
-	MOVQ       184(AX), R11
-	CMPQ       R11, R12
-	CMOVQGT    R12, R11
-	SUBQ       R11, R12
-	MOVQ       R12, 48(SP)
-	TESTQ      R11, R11
-	JZ         idle
+	MOVQ       96(AX), R9
+	SHRQ       $0x01, R9
+	JZ         rest
 
 loop:
-	PREFETCHT1   (R9)
 	VMOVUPS      (DX), Y6
 	VBROADCASTSS (CX), Y7
 	VFMADD231PS  Y7, Y6, Y0
@@ -2905,20 +2640,12 @@ loop:
 	VFMADD231PS  Y7, Y6, Y5
 	LEAQ         (DX)(DI*2), DX
 	LEAQ         (CX)(SI*2), CX
-	ADDQ         R10, R9
-	DECQ         R11
+	DECQ         R9
 	JNZ          loop
 
-	// the rounds that fetch nothing touch the argument block
-idle:
-	MOVQ         AX, R9
-	XORQ         R10, R10
-	MOVQ         48(SP), R11
-	MOVQ         $0x00000000, 48(SP)
-	TESTQ        R11, R11
-	JNZ          loop
-	MOVQ         96(AX), R11
-	TESTQ        $0x00000001, R11
+rest:
+	MOVQ         96(AX), R9
+	TESTQ        $0x00000001, R9
 	JZ           done
 	VMOVUPS      (DX), Y6
 	VBROADCASTSS (CX), Y7
@@ -2938,7 +2665,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 216(AX), Y6
+	VBROADCASTSS 168(AX), Y6
 	VMULPS       Y6, Y0, Y0
 	VMULPS       Y6, Y1, Y1
 	VMULPS       Y6, Y2, Y2
@@ -2970,7 +2697,7 @@ scaled:
 wholeadd:
 	TESTQ        $0x00000004, CX
 	JZ           wholebeta
-	VBROADCASTSS 220(AX), Y6
+	VBROADCASTSS 172(AX), Y6
 	MOVQ         BX, CX
 	VFMADD231PS  (CX), Y6, Y0
 	ADDQ         R8, CX
@@ -3029,7 +2756,7 @@ partial:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 220(AX), Y7
+	VBROADCASTSS 172(AX), Y7
 	MOVQ         BX, DX
 	VMASKMOVPS   (DX), Y6, Y8
 	VFMADD231PS  Y8, Y7, Y0
@@ -3068,7 +2795,7 @@ maskedbeta:
 
 lower:
 	MOVQ       120(AX), DX
-	MOVQ       40(SP), CX
+	MOVQ       32(SP), CX
 	MOVQ       $-1, R9
 	BZHIQ      DX, R9, R9
 	MOVQ       BX, DX
@@ -3137,22 +2864,19 @@ lower:
 	VMOVUPS    128(R9), Y6
 	VMASKMOVPS Y5, Y6, (DX)
 	LEAQ       1(CX)(CX*1), CX
-	MOVQ       CX, 40(SP)
+	MOVQ       CX, 32(SP)
 
 stored:
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 8(SP)
-	MOVQ 192(AX), CX
+	MOVQ 152(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 16(SP)
-	MOVQ 200(AX), CX
+	MOVQ 160(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 24(SP)
-	MOVQ 208(AX), CX
-	SHLQ $0x02, CX
-	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -3160,7 +2884,7 @@ stored:
 
 // func sTileByRow1x16AVX2(t *byte)
 // Requires: AVX, BMI2, CMOV, FMA3, MMX+, POPCNT
-TEXT ·sTileByRow1x16AVX2(SB), NOSPLIT, $56-8
+TEXT ·sTileByRow1x16AVX2(SB), NOSPLIT, $40-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -3170,8 +2894,6 @@ TEXT ·sTileByRow1x16AVX2(SB), NOSPLIT, $56-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
-	MOVQ    152(AX), CX
-	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -3179,7 +2901,7 @@ TEXT ·sTileByRow1x16AVX2(SB), NOSPLIT, $56-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 	MOVQ    72(AX), CX
 	SHLQ    $0x02, CX
 	MOVQ    80(AX), SI
@@ -3195,21 +2917,11 @@ tile:
 	VXORPS     Y1, Y1, Y1
 	MOVQ       BX, DI
 	PREFETCHT0 (DI)
-	MOVQ       32(SP), DI
-	MOVQ       176(AX), R8
-	SHLQ       $0x02, R8
-	MOVQ       96(AX), R10
-	SHRQ       $0x01, R10
-	MOVQ       184(AX), R9
-	CMPQ       R9, R10
-	CMOVQGT    R10, R9
-	SUBQ       R9, R10
-	MOVQ       R10, 48(SP)
-	TESTQ      R9, R9
-	JZ         idle
+	MOVQ       96(AX), DI
+	SHRQ       $0x01, DI
+	JZ         rest
 
 loop:
-	PREFETCHT1   (DI)
 	VMOVUPS      (DX), Y2
 	VMOVUPS      32(DX), Y3
 	VBROADCASTSS (CX), Y4
@@ -3222,20 +2934,12 @@ loop:
 	VFMADD231PS  Y4, Y3, Y1
 	LEAQ         (DX)(SI*2), DX
 	ADDQ         $0x08, CX
-	ADDQ         R8, DI
-	DECQ         R9
+	DECQ         DI
 	JNZ          loop
 
-	// the rounds that fetch nothing touch the argument block
-idle:
-	MOVQ         AX, DI
-	XORQ         R8, R8
-	MOVQ         48(SP), R9
-	MOVQ         $0x00000000, 48(SP)
-	TESTQ        R9, R9
-	JNZ          loop
-	MOVQ         96(AX), R9
-	TESTQ        $0x00000001, R9
+rest:
+	MOVQ         96(AX), DI
+	TESTQ        $0x00000001, DI
 	JZ           done
 	VMOVUPS      (DX), Y2
 	VMOVUPS      32(DX), Y3
@@ -3247,7 +2951,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 216(AX), Y2
+	VBROADCASTSS 168(AX), Y2
 	VMULPS       Y2, Y0, Y0
 	VMULPS       Y2, Y1, Y1
 
@@ -3266,7 +2970,7 @@ scaled:
 wholeadd:
 	TESTQ        $0x00000004, CX
 	JZ           wholebeta
-	VBROADCASTSS 220(AX), Y2
+	VBROADCASTSS 172(AX), Y2
 	MOVQ         BX, CX
 	VFMADD231PS  (CX), Y2, Y0
 	VFMADD231PS  32(CX), Y2, Y1
@@ -3295,7 +2999,7 @@ partial:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 220(AX), Y4
+	VBROADCASTSS 172(AX), Y4
 	MOVQ         BX, DX
 	VMASKMOVPS   (DX), Y2, Y5
 	VFMADD231PS  Y5, Y4, Y0
@@ -3312,7 +3016,7 @@ maskedbeta:
 
 lower:
 	MOVQ       120(AX), DX
-	MOVQ       40(SP), CX
+	MOVQ       32(SP), CX
 	MOVQ       $-1, DI
 	BZHIQ      DX, DI, DI
 	MOVQ       BX, DX
@@ -3328,22 +3032,19 @@ lower:
 	VMASKMOVPS Y0, Y2, (DX)
 	VMASKMOVPS Y1, Y3, 32(DX)
 	LEAQ       1(CX)(CX*1), CX
-	MOVQ       CX, 40(SP)
+	MOVQ       CX, 32(SP)
 
 stored:
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 8(SP)
-	MOVQ 192(AX), CX
+	MOVQ 152(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 16(SP)
-	MOVQ 200(AX), CX
+	MOVQ 160(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 24(SP)
-	MOVQ 208(AX), CX
-	SHLQ $0x02, CX
-	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -3351,7 +3052,7 @@ stored:
 
 // func sTileByRow2x16AVX2(t *byte)
 // Requires: AVX, BMI2, CMOV, FMA3, MMX+, POPCNT
-TEXT ·sTileByRow2x16AVX2(SB), NOSPLIT, $56-8
+TEXT ·sTileByRow2x16AVX2(SB), NOSPLIT, $40-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -3361,8 +3062,6 @@ TEXT ·sTileByRow2x16AVX2(SB), NOSPLIT, $56-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
-	MOVQ    152(AX), CX
-	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -3370,7 +3069,7 @@ TEXT ·sTileByRow2x16AVX2(SB), NOSPLIT, $56-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x02, SI
 	MOVQ    80(AX), DI
@@ -3390,21 +3089,11 @@ tile:
 	PREFETCHT0 (R9)
 	ADDQ       R8, R9
 	PREFETCHT0 (R9)
-	MOVQ       32(SP), R9
-	MOVQ       176(AX), R10
-	SHLQ       $0x02, R10
-	MOVQ       96(AX), R12
-	SHRQ       $0x01, R12
-	MOVQ       184(AX), R11
-	CMPQ       R11, R12
-	CMOVQGT    R12, R11
-	SUBQ       R11, R12
-	MOVQ       R12, 48(SP)
-	TESTQ      R11, R11
-	JZ         idle
+	MOVQ       96(AX), R9
+	SHRQ       $0x01, R9
+	JZ         rest
 
 loop:
-	PREFETCHT1   (R9)
 	VMOVUPS      (DX), Y4
 	VMOVUPS      32(DX), Y5
 	VBROADCASTSS (CX), Y6
@@ -3423,20 +3112,12 @@ loop:
 	VFMADD231PS  Y6, Y5, Y3
 	LEAQ         (DX)(DI*2), DX
 	ADDQ         $0x08, CX
-	ADDQ         R10, R9
-	DECQ         R11
+	DECQ         R9
 	JNZ          loop
 
-	// the rounds that fetch nothing touch the argument block
-idle:
-	MOVQ         AX, R9
-	XORQ         R10, R10
-	MOVQ         48(SP), R11
-	MOVQ         $0x00000000, 48(SP)
-	TESTQ        R11, R11
-	JNZ          loop
-	MOVQ         96(AX), R11
-	TESTQ        $0x00000001, R11
+rest:
+	MOVQ         96(AX), R9
+	TESTQ        $0x00000001, R9
 	JZ           done
 	VMOVUPS      (DX), Y4
 	VMOVUPS      32(DX), Y5
@@ -3451,7 +3132,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 216(AX), Y4
+	VBROADCASTSS 168(AX), Y4
 	VMULPS       Y4, Y0, Y0
 	VMULPS       Y4, Y1, Y1
 	VMULPS       Y4, Y2, Y2
@@ -3475,7 +3156,7 @@ scaled:
 wholeadd:
 	TESTQ        $0x00000004, CX
 	JZ           wholebeta
-	VBROADCASTSS 220(AX), Y4
+	VBROADCASTSS 172(AX), Y4
 	MOVQ         BX, CX
 	VFMADD231PS  (CX), Y4, Y0
 	VFMADD231PS  32(CX), Y4, Y1
@@ -3515,7 +3196,7 @@ partial:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 220(AX), Y6
+	VBROADCASTSS 172(AX), Y6
 	MOVQ         BX, DX
 	VMASKMOVPS   (DX), Y4, Y7
 	VFMADD231PS  Y7, Y6, Y0
@@ -3540,7 +3221,7 @@ maskedbeta:
 
 lower:
 	MOVQ       120(AX), DX
-	MOVQ       40(SP), CX
+	MOVQ       32(SP), CX
 	MOVQ       $-1, R9
 	BZHIQ      DX, R9, R9
 	MOVQ       BX, DX
@@ -3569,22 +3250,19 @@ lower:
 	VMASKMOVPS Y2, Y4, (DX)
 	VMASKMOVPS Y3, Y5, 32(DX)
 	LEAQ       1(CX)(CX*1), CX
-	MOVQ       CX, 40(SP)
+	MOVQ       CX, 32(SP)
 
 stored:
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 8(SP)
-	MOVQ 192(AX), CX
+	MOVQ 152(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 16(SP)
-	MOVQ 200(AX), CX
+	MOVQ 160(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 24(SP)
-	MOVQ 208(AX), CX
-	SHLQ $0x02, CX
-	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -3592,7 +3270,7 @@ stored:
 
 // func sTileByRow3x16AVX2(t *byte)
 // Requires: AVX, BMI2, CMOV, FMA3, MMX+, POPCNT
-TEXT ·sTileByRow3x16AVX2(SB), NOSPLIT, $56-8
+TEXT ·sTileByRow3x16AVX2(SB), NOSPLIT, $40-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -3602,8 +3280,6 @@ TEXT ·sTileByRow3x16AVX2(SB), NOSPLIT, $56-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
-	MOVQ    152(AX), CX
-	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -3611,7 +3287,7 @@ TEXT ·sTileByRow3x16AVX2(SB), NOSPLIT, $56-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x02, SI
 	MOVQ    80(AX), DI
@@ -3635,21 +3311,11 @@ tile:
 	PREFETCHT0 (R9)
 	ADDQ       R8, R9
 	PREFETCHT0 (R9)
-	MOVQ       32(SP), R9
-	MOVQ       176(AX), R10
-	SHLQ       $0x02, R10
-	MOVQ       96(AX), R12
-	SHRQ       $0x01, R12
-	MOVQ       184(AX), R11
-	CMPQ       R11, R12
-	CMOVQGT    R12, R11
-	SUBQ       R11, R12
-	MOVQ       R12, 48(SP)
-	TESTQ      R11, R11
-	JZ         idle
+	MOVQ       96(AX), R9
+	SHRQ       $0x01, R9
+	JZ         rest
 
 loop:
-	PREFETCHT1   (R9)
 	VMOVUPS      (DX), Y6
 	VMOVUPS      32(DX), Y7
 	VBROADCASTSS (CX), Y8
@@ -3674,20 +3340,12 @@ loop:
 	VFMADD231PS  Y8, Y7, Y5
 	LEAQ         (DX)(DI*2), DX
 	ADDQ         $0x08, CX
-	ADDQ         R10, R9
-	DECQ         R11
+	DECQ         R9
 	JNZ          loop
 
-	// the rounds that fetch nothing touch the argument block
-idle:
-	MOVQ         AX, R9
-	XORQ         R10, R10
-	MOVQ         48(SP), R11
-	MOVQ         $0x00000000, 48(SP)
-	TESTQ        R11, R11
-	JNZ          loop
-	MOVQ         96(AX), R11
-	TESTQ        $0x00000001, R11
+rest:
+	MOVQ         96(AX), R9
+	TESTQ        $0x00000001, R9
 	JZ           done
 	VMOVUPS      (DX), Y6
 	VMOVUPS      32(DX), Y7
@@ -3705,7 +3363,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 216(AX), Y6
+	VBROADCASTSS 168(AX), Y6
 	VMULPS       Y6, Y0, Y0
 	VMULPS       Y6, Y1, Y1
 	VMULPS       Y6, Y2, Y2
@@ -3734,7 +3392,7 @@ scaled:
 wholeadd:
 	TESTQ        $0x00000004, CX
 	JZ           wholebeta
-	VBROADCASTSS 220(AX), Y6
+	VBROADCASTSS 172(AX), Y6
 	MOVQ         BX, CX
 	VFMADD231PS  (CX), Y6, Y0
 	VFMADD231PS  32(CX), Y6, Y1
@@ -3785,7 +3443,7 @@ partial:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 220(AX), Y8
+	VBROADCASTSS 172(AX), Y8
 	MOVQ         BX, DX
 	VMASKMOVPS   (DX), Y6, Y9
 	VFMADD231PS  Y9, Y8, Y0
@@ -3818,7 +3476,7 @@ maskedbeta:
 
 lower:
 	MOVQ       120(AX), DX
-	MOVQ       40(SP), CX
+	MOVQ       32(SP), CX
 	MOVQ       $-1, R9
 	BZHIQ      DX, R9, R9
 	MOVQ       BX, DX
@@ -3860,22 +3518,19 @@ lower:
 	VMASKMOVPS Y4, Y6, (DX)
 	VMASKMOVPS Y5, Y7, 32(DX)
 	LEAQ       1(CX)(CX*1), CX
-	MOVQ       CX, 40(SP)
+	MOVQ       CX, 32(SP)
 
 stored:
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 8(SP)
-	MOVQ 192(AX), CX
+	MOVQ 152(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 16(SP)
-	MOVQ 200(AX), CX
+	MOVQ 160(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 24(SP)
-	MOVQ 208(AX), CX
-	SHLQ $0x02, CX
-	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -3883,7 +3538,7 @@ stored:
 
 // func sTileByRow4x16AVX2(t *byte)
 // Requires: AVX, BMI2, CMOV, FMA3, MMX+, POPCNT
-TEXT ·sTileByRow4x16AVX2(SB), NOSPLIT, $56-8
+TEXT ·sTileByRow4x16AVX2(SB), NOSPLIT, $40-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -3893,8 +3548,6 @@ TEXT ·sTileByRow4x16AVX2(SB), NOSPLIT, $56-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
-	MOVQ    152(AX), CX
-	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -3902,7 +3555,7 @@ TEXT ·sTileByRow4x16AVX2(SB), NOSPLIT, $56-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x02, SI
 	MOVQ    80(AX), DI
@@ -3931,21 +3584,11 @@ tile:
 	PREFETCHT0 (R10)
 	ADDQ       R8, R10
 	PREFETCHT0 (R10)
-	MOVQ       32(SP), R10
-	MOVQ       176(AX), R11
-	SHLQ       $0x02, R11
-	MOVQ       96(AX), R13
-	SHRQ       $0x01, R13
-	MOVQ       184(AX), R12
-	CMPQ       R12, R13
-	CMOVQGT    R13, R12
-	SUBQ       R12, R13
-	MOVQ       R13, 48(SP)
-	TESTQ      R12, R12
-	JZ         idle
+	MOVQ       96(AX), R10
+	SHRQ       $0x01, R10
+	JZ         rest
 
 loop:
-	PREFETCHT1   (R10)
 	VMOVUPS      (DX), Y8
 	VMOVUPS      32(DX), Y9
 	VBROADCASTSS (CX), Y10
@@ -3976,20 +3619,12 @@ loop:
 	VFMADD231PS  Y10, Y9, Y7
 	LEAQ         (DX)(DI*2), DX
 	ADDQ         $0x08, CX
-	ADDQ         R11, R10
-	DECQ         R12
+	DECQ         R10
 	JNZ          loop
 
-	// the rounds that fetch nothing touch the argument block
-idle:
-	MOVQ         AX, R10
-	XORQ         R11, R11
-	MOVQ         48(SP), R12
-	MOVQ         $0x00000000, 48(SP)
-	TESTQ        R12, R12
-	JNZ          loop
-	MOVQ         96(AX), R12
-	TESTQ        $0x00000001, R12
+rest:
+	MOVQ         96(AX), R10
+	TESTQ        $0x00000001, R10
 	JZ           done
 	VMOVUPS      (DX), Y8
 	VMOVUPS      32(DX), Y9
@@ -4010,7 +3645,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 216(AX), Y8
+	VBROADCASTSS 168(AX), Y8
 	VMULPS       Y8, Y0, Y0
 	VMULPS       Y8, Y1, Y1
 	VMULPS       Y8, Y2, Y2
@@ -4044,7 +3679,7 @@ scaled:
 wholeadd:
 	TESTQ        $0x00000004, CX
 	JZ           wholebeta
-	VBROADCASTSS 220(AX), Y8
+	VBROADCASTSS 172(AX), Y8
 	MOVQ         BX, CX
 	VFMADD231PS  (CX), Y8, Y0
 	VFMADD231PS  32(CX), Y8, Y1
@@ -4106,7 +3741,7 @@ partial:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 220(AX), Y10
+	VBROADCASTSS 172(AX), Y10
 	MOVQ         BX, DX
 	VMASKMOVPS   (DX), Y8, Y11
 	VFMADD231PS  Y11, Y10, Y0
@@ -4147,7 +3782,7 @@ maskedbeta:
 
 lower:
 	MOVQ       120(AX), DX
-	MOVQ       40(SP), CX
+	MOVQ       32(SP), CX
 	MOVQ       $-1, R10
 	BZHIQ      DX, R10, R10
 	MOVQ       BX, DX
@@ -4202,22 +3837,19 @@ lower:
 	VMASKMOVPS Y6, Y8, (DX)
 	VMASKMOVPS Y7, Y9, 32(DX)
 	LEAQ       1(CX)(CX*1), CX
-	MOVQ       CX, 40(SP)
+	MOVQ       CX, 32(SP)
 
 stored:
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 8(SP)
-	MOVQ 192(AX), CX
+	MOVQ 152(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 16(SP)
-	MOVQ 200(AX), CX
+	MOVQ 160(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 24(SP)
-	MOVQ 208(AX), CX
-	SHLQ $0x02, CX
-	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -4225,7 +3857,7 @@ stored:
 
 // func sTileByRow5x16AVX2(t *byte)
 // Requires: AVX, BMI2, CMOV, FMA3, MMX+, POPCNT
-TEXT ·sTileByRow5x16AVX2(SB), NOSPLIT, $56-8
+TEXT ·sTileByRow5x16AVX2(SB), NOSPLIT, $40-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -4235,8 +3867,6 @@ TEXT ·sTileByRow5x16AVX2(SB), NOSPLIT, $56-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
-	MOVQ    152(AX), CX
-	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -4244,7 +3874,7 @@ TEXT ·sTileByRow5x16AVX2(SB), NOSPLIT, $56-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x02, SI
 	MOVQ    80(AX), DI
@@ -4277,21 +3907,11 @@ tile:
 	PREFETCHT0 (R10)
 	ADDQ       R8, R10
 	PREFETCHT0 (R10)
-	MOVQ       32(SP), R10
-	MOVQ       176(AX), R11
-	SHLQ       $0x02, R11
-	MOVQ       96(AX), R13
-	SHRQ       $0x01, R13
-	MOVQ       184(AX), R12
-	CMPQ       R12, R13
-	CMOVQGT    R13, R12
-	SUBQ       R12, R13
-	MOVQ       R13, 48(SP)
-	TESTQ      R12, R12
-	JZ         idle
+	MOVQ       96(AX), R10
+	SHRQ       $0x01, R10
+	JZ         rest
 
 loop:
-	PREFETCHT1   (R10)
 	VMOVUPS      (DX), Y10
 	VMOVUPS      32(DX), Y11
 	VBROADCASTSS (CX), Y12
@@ -4328,20 +3948,12 @@ loop:
 	VFMADD231PS  Y12, Y11, Y9
 	LEAQ         (DX)(DI*2), DX
 	ADDQ         $0x08, CX
-	ADDQ         R11, R10
-	DECQ         R12
+	DECQ         R10
 	JNZ          loop
 
-	// the rounds that fetch nothing touch the argument block
-idle:
-	MOVQ         AX, R10
-	XORQ         R11, R11
-	MOVQ         48(SP), R12
-	MOVQ         $0x00000000, 48(SP)
-	TESTQ        R12, R12
-	JNZ          loop
-	MOVQ         96(AX), R12
-	TESTQ        $0x00000001, R12
+rest:
+	MOVQ         96(AX), R10
+	TESTQ        $0x00000001, R10
 	JZ           done
 	VMOVUPS      (DX), Y10
 	VMOVUPS      32(DX), Y11
@@ -4365,7 +3977,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 216(AX), Y10
+	VBROADCASTSS 168(AX), Y10
 	VMULPS       Y10, Y0, Y0
 	VMULPS       Y10, Y1, Y1
 	VMULPS       Y10, Y2, Y2
@@ -4404,7 +4016,7 @@ scaled:
 wholeadd:
 	TESTQ        $0x00000004, CX
 	JZ           wholebeta
-	VBROADCASTSS 220(AX), Y10
+	VBROADCASTSS 172(AX), Y10
 	MOVQ         BX, CX
 	VFMADD231PS  (CX), Y10, Y0
 	VFMADD231PS  32(CX), Y10, Y1
@@ -4477,7 +4089,7 @@ partial:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 220(AX), Y12
+	VBROADCASTSS 172(AX), Y12
 	MOVQ         BX, DX
 	VMASKMOVPS   (DX), Y10, Y13
 	VFMADD231PS  Y13, Y12, Y0
@@ -4526,7 +4138,7 @@ maskedbeta:
 
 lower:
 	MOVQ       120(AX), DX
-	MOVQ       40(SP), CX
+	MOVQ       32(SP), CX
 	MOVQ       $-1, R10
 	BZHIQ      DX, R10, R10
 	MOVQ       BX, DX
@@ -4594,22 +4206,19 @@ lower:
 	VMASKMOVPS Y8, Y10, (DX)
 	VMASKMOVPS Y9, Y11, 32(DX)
 	LEAQ       1(CX)(CX*1), CX
-	MOVQ       CX, 40(SP)
+	MOVQ       CX, 32(SP)
 
 stored:
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 8(SP)
-	MOVQ 192(AX), CX
+	MOVQ 152(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 16(SP)
-	MOVQ 200(AX), CX
+	MOVQ 160(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 24(SP)
-	MOVQ 208(AX), CX
-	SHLQ $0x02, CX
-	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -4617,7 +4226,7 @@ stored:
 
 // func sTileByRow6x16AVX2(t *byte)
 // Requires: AVX, BMI2, CMOV, FMA3, MMX+, POPCNT
-TEXT ·sTileByRow6x16AVX2(SB), NOSPLIT, $56-8
+TEXT ·sTileByRow6x16AVX2(SB), NOSPLIT, $40-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -4627,8 +4236,6 @@ TEXT ·sTileByRow6x16AVX2(SB), NOSPLIT, $56-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
-	MOVQ    152(AX), CX
-	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -4636,7 +4243,7 @@ TEXT ·sTileByRow6x16AVX2(SB), NOSPLIT, $56-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x02, SI
 	MOVQ    80(AX), DI
@@ -4675,21 +4282,11 @@ tile:
 	PREFETCHT0 (R11)
 	ADDQ       R8, R11
 	PREFETCHT0 (R11)
-	MOVQ       32(SP), R11
-	MOVQ       176(AX), R12
-	SHLQ       $0x02, R12
-	MOVQ       96(AX), R14
-	SHRQ       $0x01, R14
-	MOVQ       184(AX), R13
-	CMPQ       R13, R14
-	CMOVQGT    R14, R13
-	SUBQ       R13, R14
-	MOVQ       R14, 48(SP)
-	TESTQ      R13, R13
-	JZ         idle
+	MOVQ       96(AX), R11
+	SHRQ       $0x01, R11
+	JZ         rest
 
 loop:
-	PREFETCHT1   (R11)
 	VMOVUPS      (DX), Y12
 	VMOVUPS      32(DX), Y13
 	VBROADCASTSS (CX), Y14
@@ -4733,20 +4330,12 @@ loop:
 	LEAQ         (DX)(DI*2), DX
 	ADDQ         $0x08, CX
 	ADDQ         $0x08, R10
-	ADDQ         R12, R11
-	DECQ         R13
+	DECQ         R11
 	JNZ          loop
 
-	// the rounds that fetch nothing touch the argument block
-idle:
-	MOVQ         AX, R11
-	XORQ         R12, R12
-	MOVQ         48(SP), R13
-	MOVQ         $0x00000000, 48(SP)
-	TESTQ        R13, R13
-	JNZ          loop
-	MOVQ         96(AX), R13
-	TESTQ        $0x00000001, R13
+rest:
+	MOVQ         96(AX), R11
+	TESTQ        $0x00000001, R11
 	JZ           done
 	VMOVUPS      (DX), Y12
 	VMOVUPS      32(DX), Y13
@@ -4773,7 +4362,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 216(AX), Y12
+	VBROADCASTSS 168(AX), Y12
 	VMULPS       Y12, Y0, Y0
 	VMULPS       Y12, Y1, Y1
 	VMULPS       Y12, Y2, Y2
@@ -4817,7 +4406,7 @@ scaled:
 wholeadd:
 	TESTQ        $0x00000004, CX
 	JZ           wholebeta
-	VBROADCASTSS 220(AX), Y12
+	VBROADCASTSS 172(AX), Y12
 	MOVQ         BX, CX
 	VFMADD231PS  (CX), Y12, Y0
 	VFMADD231PS  32(CX), Y12, Y1
@@ -4901,7 +4490,7 @@ partial:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 220(AX), Y14
+	VBROADCASTSS 172(AX), Y14
 	MOVQ         BX, DX
 	VMASKMOVPS   (DX), Y12, Y15
 	VFMADD231PS  Y15, Y14, Y0
@@ -4958,7 +4547,7 @@ maskedbeta:
 
 lower:
 	MOVQ       120(AX), DX
-	MOVQ       40(SP), CX
+	MOVQ       32(SP), CX
 	MOVQ       $-1, R10
 	BZHIQ      DX, R10, R10
 	MOVQ       BX, DX
@@ -5039,22 +4628,19 @@ lower:
 	VMASKMOVPS Y10, Y12, (DX)
 	VMASKMOVPS Y11, Y13, 32(DX)
 	LEAQ       1(CX)(CX*1), CX
-	MOVQ       CX, 40(SP)
+	MOVQ       CX, 32(SP)
 
 stored:
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 8(SP)
-	MOVQ 192(AX), CX
+	MOVQ 152(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 16(SP)
-	MOVQ 200(AX), CX
+	MOVQ 160(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 24(SP)
-	MOVQ 208(AX), CX
-	SHLQ $0x02, CX
-	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -5062,7 +4648,7 @@ stored:
 
 // func sTileByCol1x16AVX2(t *byte)
 // Requires: AVX, BMI2, CMOV, FMA3, MMX+, POPCNT
-TEXT ·sTileByCol1x16AVX2(SB), NOSPLIT, $56-8
+TEXT ·sTileByCol1x16AVX2(SB), NOSPLIT, $40-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -5072,8 +4658,6 @@ TEXT ·sTileByCol1x16AVX2(SB), NOSPLIT, $56-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
-	MOVQ    152(AX), CX
-	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -5081,7 +4665,7 @@ TEXT ·sTileByCol1x16AVX2(SB), NOSPLIT, $56-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x02, SI
 	MOVQ    80(AX), DI
@@ -5097,21 +4681,11 @@ tile:
 	VXORPS     Y1, Y1, Y1
 	MOVQ       BX, R8
 	PREFETCHT0 (R8)
-	MOVQ       32(SP), R8
-	MOVQ       176(AX), R9
-	SHLQ       $0x02, R9
-	MOVQ       96(AX), R11
-	SHRQ       $0x01, R11
-	MOVQ       184(AX), R10
-	CMPQ       R10, R11
-	CMOVQGT    R11, R10
-	SUBQ       R10, R11
-	MOVQ       R11, 48(SP)
-	TESTQ      R10, R10
-	JZ         idle
+	MOVQ       96(AX), R8
+	SHRQ       $0x01, R8
+	JZ         rest
 
 loop:
-	PREFETCHT1   (R8)
 	VMOVUPS      (DX), Y2
 	VMOVUPS      32(DX), Y3
 	VBROADCASTSS (CX), Y4
@@ -5124,20 +4698,12 @@ loop:
 	VFMADD231PS  Y4, Y3, Y1
 	LEAQ         (DX)(DI*2), DX
 	LEAQ         (CX)(SI*2), CX
-	ADDQ         R9, R8
-	DECQ         R10
+	DECQ         R8
 	JNZ          loop
 
-	// the rounds that fetch nothing touch the argument block
-idle:
-	MOVQ         AX, R8
-	XORQ         R9, R9
-	MOVQ         48(SP), R10
-	MOVQ         $0x00000000, 48(SP)
-	TESTQ        R10, R10
-	JNZ          loop
-	MOVQ         96(AX), R10
-	TESTQ        $0x00000001, R10
+rest:
+	MOVQ         96(AX), R8
+	TESTQ        $0x00000001, R8
 	JZ           done
 	VMOVUPS      (DX), Y2
 	VMOVUPS      32(DX), Y3
@@ -5149,7 +4715,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 216(AX), Y2
+	VBROADCASTSS 168(AX), Y2
 	VMULPS       Y2, Y0, Y0
 	VMULPS       Y2, Y1, Y1
 
@@ -5168,7 +4734,7 @@ scaled:
 wholeadd:
 	TESTQ        $0x00000004, CX
 	JZ           wholebeta
-	VBROADCASTSS 220(AX), Y2
+	VBROADCASTSS 172(AX), Y2
 	MOVQ         BX, CX
 	VFMADD231PS  (CX), Y2, Y0
 	VFMADD231PS  32(CX), Y2, Y1
@@ -5197,7 +4763,7 @@ partial:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 220(AX), Y4
+	VBROADCASTSS 172(AX), Y4
 	MOVQ         BX, DX
 	VMASKMOVPS   (DX), Y2, Y5
 	VFMADD231PS  Y5, Y4, Y0
@@ -5214,7 +4780,7 @@ maskedbeta:
 
 lower:
 	MOVQ       120(AX), DX
-	MOVQ       40(SP), CX
+	MOVQ       32(SP), CX
 	MOVQ       $-1, R8
 	BZHIQ      DX, R8, R8
 	MOVQ       BX, DX
@@ -5230,22 +4796,19 @@ lower:
 	VMASKMOVPS Y0, Y2, (DX)
 	VMASKMOVPS Y1, Y3, 32(DX)
 	LEAQ       1(CX)(CX*1), CX
-	MOVQ       CX, 40(SP)
+	MOVQ       CX, 32(SP)
 
 stored:
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 8(SP)
-	MOVQ 192(AX), CX
+	MOVQ 152(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 16(SP)
-	MOVQ 200(AX), CX
+	MOVQ 160(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 24(SP)
-	MOVQ 208(AX), CX
-	SHLQ $0x02, CX
-	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -5253,7 +4816,7 @@ stored:
 
 // func sTileByCol2x16AVX2(t *byte)
 // Requires: AVX, BMI2, CMOV, FMA3, MMX+, POPCNT
-TEXT ·sTileByCol2x16AVX2(SB), NOSPLIT, $56-8
+TEXT ·sTileByCol2x16AVX2(SB), NOSPLIT, $40-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -5263,8 +4826,6 @@ TEXT ·sTileByCol2x16AVX2(SB), NOSPLIT, $56-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
-	MOVQ    152(AX), CX
-	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -5272,7 +4833,7 @@ TEXT ·sTileByCol2x16AVX2(SB), NOSPLIT, $56-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x02, SI
 	MOVQ    80(AX), DI
@@ -5292,21 +4853,11 @@ tile:
 	PREFETCHT0 (R9)
 	ADDQ       R8, R9
 	PREFETCHT0 (R9)
-	MOVQ       32(SP), R9
-	MOVQ       176(AX), R10
-	SHLQ       $0x02, R10
-	MOVQ       96(AX), R12
-	SHRQ       $0x01, R12
-	MOVQ       184(AX), R11
-	CMPQ       R11, R12
-	CMOVQGT    R12, R11
-	SUBQ       R11, R12
-	MOVQ       R12, 48(SP)
-	TESTQ      R11, R11
-	JZ         idle
+	MOVQ       96(AX), R9
+	SHRQ       $0x01, R9
+	JZ         rest
 
 loop:
-	PREFETCHT1   (R9)
 	VMOVUPS      (DX), Y4
 	VMOVUPS      32(DX), Y5
 	VBROADCASTSS (CX), Y6
@@ -5325,20 +4876,12 @@ loop:
 	VFMADD231PS  Y6, Y5, Y3
 	LEAQ         (DX)(DI*2), DX
 	LEAQ         (CX)(SI*2), CX
-	ADDQ         R10, R9
-	DECQ         R11
+	DECQ         R9
 	JNZ          loop
 
-	// the rounds that fetch nothing touch the argument block
-idle:
-	MOVQ         AX, R9
-	XORQ         R10, R10
-	MOVQ         48(SP), R11
-	MOVQ         $0x00000000, 48(SP)
-	TESTQ        R11, R11
-	JNZ          loop
-	MOVQ         96(AX), R11
-	TESTQ        $0x00000001, R11
+rest:
+	MOVQ         96(AX), R9
+	TESTQ        $0x00000001, R9
 	JZ           done
 	VMOVUPS      (DX), Y4
 	VMOVUPS      32(DX), Y5
@@ -5353,7 +4896,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 216(AX), Y4
+	VBROADCASTSS 168(AX), Y4
 	VMULPS       Y4, Y0, Y0
 	VMULPS       Y4, Y1, Y1
 	VMULPS       Y4, Y2, Y2
@@ -5377,7 +4920,7 @@ scaled:
 wholeadd:
 	TESTQ        $0x00000004, CX
 	JZ           wholebeta
-	VBROADCASTSS 220(AX), Y4
+	VBROADCASTSS 172(AX), Y4
 	MOVQ         BX, CX
 	VFMADD231PS  (CX), Y4, Y0
 	VFMADD231PS  32(CX), Y4, Y1
@@ -5417,7 +4960,7 @@ partial:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 220(AX), Y6
+	VBROADCASTSS 172(AX), Y6
 	MOVQ         BX, DX
 	VMASKMOVPS   (DX), Y4, Y7
 	VFMADD231PS  Y7, Y6, Y0
@@ -5442,7 +4985,7 @@ maskedbeta:
 
 lower:
 	MOVQ       120(AX), DX
-	MOVQ       40(SP), CX
+	MOVQ       32(SP), CX
 	MOVQ       $-1, R9
 	BZHIQ      DX, R9, R9
 	MOVQ       BX, DX
@@ -5471,22 +5014,19 @@ lower:
 	VMASKMOVPS Y2, Y4, (DX)
 	VMASKMOVPS Y3, Y5, 32(DX)
 	LEAQ       1(CX)(CX*1), CX
-	MOVQ       CX, 40(SP)
+	MOVQ       CX, 32(SP)
 
 stored:
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 8(SP)
-	MOVQ 192(AX), CX
+	MOVQ 152(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 16(SP)
-	MOVQ 200(AX), CX
+	MOVQ 160(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 24(SP)
-	MOVQ 208(AX), CX
-	SHLQ $0x02, CX
-	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -5494,7 +5034,7 @@ stored:
 
 // func sTileByCol3x16AVX2(t *byte)
 // Requires: AVX, BMI2, CMOV, FMA3, MMX+, POPCNT
-TEXT ·sTileByCol3x16AVX2(SB), NOSPLIT, $56-8
+TEXT ·sTileByCol3x16AVX2(SB), NOSPLIT, $40-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -5504,8 +5044,6 @@ TEXT ·sTileByCol3x16AVX2(SB), NOSPLIT, $56-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
-	MOVQ    152(AX), CX
-	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -5513,7 +5051,7 @@ TEXT ·sTileByCol3x16AVX2(SB), NOSPLIT, $56-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x02, SI
 	MOVQ    80(AX), DI
@@ -5537,21 +5075,11 @@ tile:
 	PREFETCHT0 (R9)
 	ADDQ       R8, R9
 	PREFETCHT0 (R9)
-	MOVQ       32(SP), R9
-	MOVQ       176(AX), R10
-	SHLQ       $0x02, R10
-	MOVQ       96(AX), R12
-	SHRQ       $0x01, R12
-	MOVQ       184(AX), R11
-	CMPQ       R11, R12
-	CMOVQGT    R12, R11
-	SUBQ       R11, R12
-	MOVQ       R12, 48(SP)
-	TESTQ      R11, R11
-	JZ         idle
+	MOVQ       96(AX), R9
+	SHRQ       $0x01, R9
+	JZ         rest
 
 loop:
-	PREFETCHT1   (R9)
 	VMOVUPS      (DX), Y6
 	VMOVUPS      32(DX), Y7
 	VBROADCASTSS (CX), Y8
@@ -5576,20 +5104,12 @@ loop:
 	VFMADD231PS  Y8, Y7, Y5
 	LEAQ         (DX)(DI*2), DX
 	LEAQ         (CX)(SI*2), CX
-	ADDQ         R10, R9
-	DECQ         R11
+	DECQ         R9
 	JNZ          loop
 
-	// the rounds that fetch nothing touch the argument block
-idle:
-	MOVQ         AX, R9
-	XORQ         R10, R10
-	MOVQ         48(SP), R11
-	MOVQ         $0x00000000, 48(SP)
-	TESTQ        R11, R11
-	JNZ          loop
-	MOVQ         96(AX), R11
-	TESTQ        $0x00000001, R11
+rest:
+	MOVQ         96(AX), R9
+	TESTQ        $0x00000001, R9
 	JZ           done
 	VMOVUPS      (DX), Y6
 	VMOVUPS      32(DX), Y7
@@ -5607,7 +5127,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 216(AX), Y6
+	VBROADCASTSS 168(AX), Y6
 	VMULPS       Y6, Y0, Y0
 	VMULPS       Y6, Y1, Y1
 	VMULPS       Y6, Y2, Y2
@@ -5636,7 +5156,7 @@ scaled:
 wholeadd:
 	TESTQ        $0x00000004, CX
 	JZ           wholebeta
-	VBROADCASTSS 220(AX), Y6
+	VBROADCASTSS 172(AX), Y6
 	MOVQ         BX, CX
 	VFMADD231PS  (CX), Y6, Y0
 	VFMADD231PS  32(CX), Y6, Y1
@@ -5687,7 +5207,7 @@ partial:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 220(AX), Y8
+	VBROADCASTSS 172(AX), Y8
 	MOVQ         BX, DX
 	VMASKMOVPS   (DX), Y6, Y9
 	VFMADD231PS  Y9, Y8, Y0
@@ -5720,7 +5240,7 @@ maskedbeta:
 
 lower:
 	MOVQ       120(AX), DX
-	MOVQ       40(SP), CX
+	MOVQ       32(SP), CX
 	MOVQ       $-1, R9
 	BZHIQ      DX, R9, R9
 	MOVQ       BX, DX
@@ -5762,22 +5282,19 @@ lower:
 	VMASKMOVPS Y4, Y6, (DX)
 	VMASKMOVPS Y5, Y7, 32(DX)
 	LEAQ       1(CX)(CX*1), CX
-	MOVQ       CX, 40(SP)
+	MOVQ       CX, 32(SP)
 
 stored:
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 8(SP)
-	MOVQ 192(AX), CX
+	MOVQ 152(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 16(SP)
-	MOVQ 200(AX), CX
+	MOVQ 160(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 24(SP)
-	MOVQ 208(AX), CX
-	SHLQ $0x02, CX
-	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -5785,7 +5302,7 @@ stored:
 
 // func sTileByCol4x16AVX2(t *byte)
 // Requires: AVX, BMI2, CMOV, FMA3, MMX+, POPCNT
-TEXT ·sTileByCol4x16AVX2(SB), NOSPLIT, $56-8
+TEXT ·sTileByCol4x16AVX2(SB), NOSPLIT, $40-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -5795,8 +5312,6 @@ TEXT ·sTileByCol4x16AVX2(SB), NOSPLIT, $56-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
-	MOVQ    152(AX), CX
-	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -5804,7 +5319,7 @@ TEXT ·sTileByCol4x16AVX2(SB), NOSPLIT, $56-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x02, SI
 	MOVQ    80(AX), DI
@@ -5832,21 +5347,11 @@ tile:
 	PREFETCHT0 (R9)
 	ADDQ       R8, R9
 	PREFETCHT0 (R9)
-	MOVQ       32(SP), R9
-	MOVQ       176(AX), R10
-	SHLQ       $0x02, R10
-	MOVQ       96(AX), R12
-	SHRQ       $0x01, R12
-	MOVQ       184(AX), R11
-	CMPQ       R11, R12
-	CMOVQGT    R12, R11
-	SUBQ       R11, R12
-	MOVQ       R12, 48(SP)
-	TESTQ      R11, R11
-	JZ         idle
+	MOVQ       96(AX), R9
+	SHRQ       $0x01, R9
+	JZ         rest
 
 loop:
-	PREFETCHT1   (R9)
 	VMOVUPS      (DX), Y8
 	VMOVUPS      32(DX), Y9
 	VBROADCASTSS (CX), Y10
@@ -5877,20 +5382,12 @@ loop:
 	VFMADD231PS  Y10, Y9, Y7
 	LEAQ         (DX)(DI*2), DX
 	LEAQ         (CX)(SI*2), CX
-	ADDQ         R10, R9
-	DECQ         R11
+	DECQ         R9
 	JNZ          loop
 
-	// the rounds that fetch nothing touch the argument block
-idle:
-	MOVQ         AX, R9
-	XORQ         R10, R10
-	MOVQ         48(SP), R11
-	MOVQ         $0x00000000, 48(SP)
-	TESTQ        R11, R11
-	JNZ          loop
-	MOVQ         96(AX), R11
-	TESTQ        $0x00000001, R11
+rest:
+	MOVQ         96(AX), R9
+	TESTQ        $0x00000001, R9
 	JZ           done
 	VMOVUPS      (DX), Y8
 	VMOVUPS      32(DX), Y9
@@ -5911,7 +5408,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 216(AX), Y8
+	VBROADCASTSS 168(AX), Y8
 	VMULPS       Y8, Y0, Y0
 	VMULPS       Y8, Y1, Y1
 	VMULPS       Y8, Y2, Y2
@@ -5945,7 +5442,7 @@ scaled:
 wholeadd:
 	TESTQ        $0x00000004, CX
 	JZ           wholebeta
-	VBROADCASTSS 220(AX), Y8
+	VBROADCASTSS 172(AX), Y8
 	MOVQ         BX, CX
 	VFMADD231PS  (CX), Y8, Y0
 	VFMADD231PS  32(CX), Y8, Y1
@@ -6007,7 +5504,7 @@ partial:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 220(AX), Y10
+	VBROADCASTSS 172(AX), Y10
 	MOVQ         BX, DX
 	VMASKMOVPS   (DX), Y8, Y11
 	VFMADD231PS  Y11, Y10, Y0
@@ -6048,7 +5545,7 @@ maskedbeta:
 
 lower:
 	MOVQ       120(AX), DX
-	MOVQ       40(SP), CX
+	MOVQ       32(SP), CX
 	MOVQ       $-1, R9
 	BZHIQ      DX, R9, R9
 	MOVQ       BX, DX
@@ -6103,22 +5600,19 @@ lower:
 	VMASKMOVPS Y6, Y8, (DX)
 	VMASKMOVPS Y7, Y9, 32(DX)
 	LEAQ       1(CX)(CX*1), CX
-	MOVQ       CX, 40(SP)
+	MOVQ       CX, 32(SP)
 
 stored:
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 8(SP)
-	MOVQ 192(AX), CX
+	MOVQ 152(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 16(SP)
-	MOVQ 200(AX), CX
+	MOVQ 160(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 24(SP)
-	MOVQ 208(AX), CX
-	SHLQ $0x02, CX
-	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -6126,7 +5620,7 @@ stored:
 
 // func sTileByCol5x16AVX2(t *byte)
 // Requires: AVX, BMI2, CMOV, FMA3, MMX+, POPCNT
-TEXT ·sTileByCol5x16AVX2(SB), NOSPLIT, $56-8
+TEXT ·sTileByCol5x16AVX2(SB), NOSPLIT, $40-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -6136,8 +5630,6 @@ TEXT ·sTileByCol5x16AVX2(SB), NOSPLIT, $56-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
-	MOVQ    152(AX), CX
-	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -6145,7 +5637,7 @@ TEXT ·sTileByCol5x16AVX2(SB), NOSPLIT, $56-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x02, SI
 	MOVQ    80(AX), DI
@@ -6177,21 +5669,11 @@ tile:
 	PREFETCHT0 (R9)
 	ADDQ       R8, R9
 	PREFETCHT0 (R9)
-	MOVQ       32(SP), R9
-	MOVQ       176(AX), R10
-	SHLQ       $0x02, R10
-	MOVQ       96(AX), R12
-	SHRQ       $0x01, R12
-	MOVQ       184(AX), R11
-	CMPQ       R11, R12
-	CMOVQGT    R12, R11
-	SUBQ       R11, R12
-	MOVQ       R12, 48(SP)
-	TESTQ      R11, R11
-	JZ         idle
+	MOVQ       96(AX), R9
+	SHRQ       $0x01, R9
+	JZ         rest
 
 loop:
-	PREFETCHT1   (R9)
 	VMOVUPS      (DX), Y10
 	VMOVUPS      32(DX), Y11
 	VBROADCASTSS (CX), Y12
@@ -6228,20 +5710,12 @@ loop:
 	VFMADD231PS  Y12, Y11, Y9
 	LEAQ         (DX)(DI*2), DX
 	LEAQ         (CX)(SI*2), CX
-	ADDQ         R10, R9
-	DECQ         R11
+	DECQ         R9
 	JNZ          loop
 
-	// the rounds that fetch nothing touch the argument block
-idle:
-	MOVQ         AX, R9
-	XORQ         R10, R10
-	MOVQ         48(SP), R11
-	MOVQ         $0x00000000, 48(SP)
-	TESTQ        R11, R11
-	JNZ          loop
-	MOVQ         96(AX), R11
-	TESTQ        $0x00000001, R11
+rest:
+	MOVQ         96(AX), R9
+	TESTQ        $0x00000001, R9
 	JZ           done
 	VMOVUPS      (DX), Y10
 	VMOVUPS      32(DX), Y11
@@ -6265,7 +5739,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 216(AX), Y10
+	VBROADCASTSS 168(AX), Y10
 	VMULPS       Y10, Y0, Y0
 	VMULPS       Y10, Y1, Y1
 	VMULPS       Y10, Y2, Y2
@@ -6304,7 +5778,7 @@ scaled:
 wholeadd:
 	TESTQ        $0x00000004, CX
 	JZ           wholebeta
-	VBROADCASTSS 220(AX), Y10
+	VBROADCASTSS 172(AX), Y10
 	MOVQ         BX, CX
 	VFMADD231PS  (CX), Y10, Y0
 	VFMADD231PS  32(CX), Y10, Y1
@@ -6377,7 +5851,7 @@ partial:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 220(AX), Y12
+	VBROADCASTSS 172(AX), Y12
 	MOVQ         BX, DX
 	VMASKMOVPS   (DX), Y10, Y13
 	VFMADD231PS  Y13, Y12, Y0
@@ -6426,7 +5900,7 @@ maskedbeta:
 
 lower:
 	MOVQ       120(AX), DX
-	MOVQ       40(SP), CX
+	MOVQ       32(SP), CX
 	MOVQ       $-1, R9
 	BZHIQ      DX, R9, R9
 	MOVQ       BX, DX
@@ -6494,22 +5968,19 @@ lower:
 	VMASKMOVPS Y8, Y10, (DX)
 	VMASKMOVPS Y9, Y11, 32(DX)
 	LEAQ       1(CX)(CX*1), CX
-	MOVQ       CX, 40(SP)
+	MOVQ       CX, 32(SP)
 
 stored:
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 8(SP)
-	MOVQ 192(AX), CX
+	MOVQ 152(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 16(SP)
-	MOVQ 200(AX), CX
+	MOVQ 160(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 24(SP)
-	MOVQ 208(AX), CX
-	SHLQ $0x02, CX
-	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -6517,7 +5988,7 @@ stored:
 
 // func sTileByCol6x16AVX2(t *byte)
 // Requires: AVX, BMI2, CMOV, FMA3, MMX+, POPCNT
-TEXT ·sTileByCol6x16AVX2(SB), NOSPLIT, $56-8
+TEXT ·sTileByCol6x16AVX2(SB), NOSPLIT, $40-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -6527,8 +5998,6 @@ TEXT ·sTileByCol6x16AVX2(SB), NOSPLIT, $56-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
-	MOVQ    152(AX), CX
-	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -6536,7 +6005,7 @@ TEXT ·sTileByCol6x16AVX2(SB), NOSPLIT, $56-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x02, SI
 	MOVQ    80(AX), DI
@@ -6572,21 +6041,11 @@ tile:
 	PREFETCHT0 (R9)
 	ADDQ       R8, R9
 	PREFETCHT0 (R9)
-	MOVQ       32(SP), R9
-	MOVQ       176(AX), R10
-	SHLQ       $0x02, R10
-	MOVQ       96(AX), R12
-	SHRQ       $0x01, R12
-	MOVQ       184(AX), R11
-	CMPQ       R11, R12
-	CMOVQGT    R12, R11
-	SUBQ       R11, R12
-	MOVQ       R12, 48(SP)
-	TESTQ      R11, R11
-	JZ         idle
+	MOVQ       96(AX), R9
+	SHRQ       $0x01, R9
+	JZ         rest
 
 loop:
-	PREFETCHT1   (R9)
 	VMOVUPS      (DX), Y12
 	VMOVUPS      32(DX), Y13
 	VBROADCASTSS (CX), Y14
@@ -6629,20 +6088,12 @@ loop:
 	VFMADD231PS  Y14, Y13, Y11
 	LEAQ         (DX)(DI*2), DX
 	LEAQ         (CX)(SI*2), CX
-	ADDQ         R10, R9
-	DECQ         R11
+	DECQ         R9
 	JNZ          loop
 
-	// the rounds that fetch nothing touch the argument block
-idle:
-	MOVQ         AX, R9
-	XORQ         R10, R10
-	MOVQ         48(SP), R11
-	MOVQ         $0x00000000, 48(SP)
-	TESTQ        R11, R11
-	JNZ          loop
-	MOVQ         96(AX), R11
-	TESTQ        $0x00000001, R11
+rest:
+	MOVQ         96(AX), R9
+	TESTQ        $0x00000001, R9
 	JZ           done
 	VMOVUPS      (DX), Y12
 	VMOVUPS      32(DX), Y13
@@ -6669,7 +6120,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 216(AX), Y12
+	VBROADCASTSS 168(AX), Y12
 	VMULPS       Y12, Y0, Y0
 	VMULPS       Y12, Y1, Y1
 	VMULPS       Y12, Y2, Y2
@@ -6713,7 +6164,7 @@ scaled:
 wholeadd:
 	TESTQ        $0x00000004, CX
 	JZ           wholebeta
-	VBROADCASTSS 220(AX), Y12
+	VBROADCASTSS 172(AX), Y12
 	MOVQ         BX, CX
 	VFMADD231PS  (CX), Y12, Y0
 	VFMADD231PS  32(CX), Y12, Y1
@@ -6797,7 +6248,7 @@ partial:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 220(AX), Y14
+	VBROADCASTSS 172(AX), Y14
 	MOVQ         BX, DX
 	VMASKMOVPS   (DX), Y12, Y15
 	VFMADD231PS  Y15, Y14, Y0
@@ -6854,7 +6305,7 @@ maskedbeta:
 
 lower:
 	MOVQ       120(AX), DX
-	MOVQ       40(SP), CX
+	MOVQ       32(SP), CX
 	MOVQ       $-1, R9
 	BZHIQ      DX, R9, R9
 	MOVQ       BX, DX
@@ -6935,22 +6386,19 @@ lower:
 	VMASKMOVPS Y10, Y12, (DX)
 	VMASKMOVPS Y11, Y13, 32(DX)
 	LEAQ       1(CX)(CX*1), CX
-	MOVQ       CX, 40(SP)
+	MOVQ       CX, 32(SP)
 
 stored:
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 8(SP)
-	MOVQ 192(AX), CX
+	MOVQ 152(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 16(SP)
-	MOVQ 200(AX), CX
+	MOVQ 160(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 24(SP)
-	MOVQ 208(AX), CX
-	SHLQ $0x02, CX
-	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -8559,7 +8007,7 @@ loop:
 
 // func dTileByRow1x4AVX2(t *byte)
 // Requires: AVX, BMI2, CMOV, FMA3, MMX+, POPCNT
-TEXT ·dTileByRow1x4AVX2(SB), NOSPLIT, $56-8
+TEXT ·dTileByRow1x4AVX2(SB), NOSPLIT, $40-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -8569,8 +8017,6 @@ TEXT ·dTileByRow1x4AVX2(SB), NOSPLIT, $56-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
-	MOVQ    152(AX), CX
-	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -8578,7 +8024,7 @@ TEXT ·dTileByRow1x4AVX2(SB), NOSPLIT, $56-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 	MOVQ    72(AX), CX
 	SHLQ    $0x03, CX
 	MOVQ    80(AX), SI
@@ -8593,21 +8039,11 @@ tile:
 	VXORPS     Y0, Y0, Y0
 	MOVQ       BX, DI
 	PREFETCHT0 (DI)
-	MOVQ       32(SP), DI
-	MOVQ       176(AX), R8
-	SHLQ       $0x03, R8
-	MOVQ       96(AX), R10
-	SHRQ       $0x01, R10
-	MOVQ       184(AX), R9
-	CMPQ       R9, R10
-	CMOVQGT    R10, R9
-	SUBQ       R9, R10
-	MOVQ       R10, 48(SP)
-	TESTQ      R9, R9
-	JZ         idle
+	MOVQ       96(AX), DI
+	SHRQ       $0x01, DI
+	JZ         rest
 
 loop:
-	PREFETCHT1   (DI)
 	VMOVUPD      (DX), Y1
 	VBROADCASTSD (CX), Y2
 	VFMADD231PD  Y2, Y1, Y0
@@ -8616,20 +8052,12 @@ loop:
 	VFMADD231PD  Y2, Y1, Y0
 	LEAQ         (DX)(SI*2), DX
 	ADDQ         $0x10, CX
-	ADDQ         R8, DI
-	DECQ         R9
+	DECQ         DI
 	JNZ          loop
 
-	// the rounds that fetch nothing touch the argument block
-idle:
-	MOVQ         AX, DI
-	XORQ         R8, R8
-	MOVQ         48(SP), R9
-	MOVQ         $0x00000000, 48(SP)
-	TESTQ        R9, R9
-	JNZ          loop
-	MOVQ         96(AX), R9
-	TESTQ        $0x00000001, R9
+rest:
+	MOVQ         96(AX), DI
+	TESTQ        $0x00000001, DI
 	JZ           done
 	VMOVUPD      (DX), Y1
 	VBROADCASTSD (CX), Y2
@@ -8639,7 +8067,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 216(AX), Y1
+	VBROADCASTSD 168(AX), Y1
 	VMULPD       Y1, Y0, Y0
 
 scaled:
@@ -8656,7 +8084,7 @@ scaled:
 wholeadd:
 	TESTQ        $0x00000004, CX
 	JZ           wholebeta
-	VBROADCASTSD 224(AX), Y1
+	VBROADCASTSD 176(AX), Y1
 	MOVQ         BX, CX
 	VFMADD231PD  (CX), Y1, Y0
 
@@ -8680,7 +8108,7 @@ partial:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 224(AX), Y2
+	VBROADCASTSD 176(AX), Y2
 	MOVQ         BX, DX
 	VMASKMOVPD   (DX), Y1, Y3
 	VFMADD231PD  Y3, Y2, Y0
@@ -8694,7 +8122,7 @@ maskedbeta:
 
 lower:
 	MOVQ       120(AX), DX
-	MOVQ       40(SP), CX
+	MOVQ       32(SP), CX
 	MOVQ       $-1, DI
 	BZHIQ      DX, DI, DI
 	MOVQ       BX, DX
@@ -8708,22 +8136,19 @@ lower:
 	VMOVUPS    128(DI), Y1
 	VMASKMOVPD Y0, Y1, (DX)
 	LEAQ       1(CX)(CX*1), CX
-	MOVQ       CX, 40(SP)
+	MOVQ       CX, 32(SP)
 
 stored:
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 8(SP)
-	MOVQ 192(AX), CX
+	MOVQ 152(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 16(SP)
-	MOVQ 200(AX), CX
+	MOVQ 160(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 24(SP)
-	MOVQ 208(AX), CX
-	SHLQ $0x03, CX
-	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -8731,7 +8156,7 @@ stored:
 
 // func dTileByRow2x4AVX2(t *byte)
 // Requires: AVX, BMI2, CMOV, FMA3, MMX+, POPCNT
-TEXT ·dTileByRow2x4AVX2(SB), NOSPLIT, $56-8
+TEXT ·dTileByRow2x4AVX2(SB), NOSPLIT, $40-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -8741,8 +8166,6 @@ TEXT ·dTileByRow2x4AVX2(SB), NOSPLIT, $56-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
-	MOVQ    152(AX), CX
-	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -8750,7 +8173,7 @@ TEXT ·dTileByRow2x4AVX2(SB), NOSPLIT, $56-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x03, SI
 	MOVQ    80(AX), DI
@@ -8768,21 +8191,11 @@ tile:
 	PREFETCHT0 (R9)
 	ADDQ       R8, R9
 	PREFETCHT0 (R9)
-	MOVQ       32(SP), R9
-	MOVQ       176(AX), R10
-	SHLQ       $0x03, R10
-	MOVQ       96(AX), R12
-	SHRQ       $0x01, R12
-	MOVQ       184(AX), R11
-	CMPQ       R11, R12
-	CMOVQGT    R12, R11
-	SUBQ       R11, R12
-	MOVQ       R12, 48(SP)
-	TESTQ      R11, R11
-	JZ         idle
+	MOVQ       96(AX), R9
+	SHRQ       $0x01, R9
+	JZ         rest
 
 loop:
-	PREFETCHT1   (R9)
 	VMOVUPD      (DX), Y2
 	VBROADCASTSD (CX), Y3
 	VFMADD231PD  Y3, Y2, Y0
@@ -8795,20 +8208,12 @@ loop:
 	VFMADD231PD  Y3, Y2, Y1
 	LEAQ         (DX)(DI*2), DX
 	ADDQ         $0x10, CX
-	ADDQ         R10, R9
-	DECQ         R11
+	DECQ         R9
 	JNZ          loop
 
-	// the rounds that fetch nothing touch the argument block
-idle:
-	MOVQ         AX, R9
-	XORQ         R10, R10
-	MOVQ         48(SP), R11
-	MOVQ         $0x00000000, 48(SP)
-	TESTQ        R11, R11
-	JNZ          loop
-	MOVQ         96(AX), R11
-	TESTQ        $0x00000001, R11
+rest:
+	MOVQ         96(AX), R9
+	TESTQ        $0x00000001, R9
 	JZ           done
 	VMOVUPD      (DX), Y2
 	VBROADCASTSD (CX), Y3
@@ -8820,7 +8225,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 216(AX), Y2
+	VBROADCASTSD 168(AX), Y2
 	VMULPD       Y2, Y0, Y0
 	VMULPD       Y2, Y1, Y1
 
@@ -8840,7 +8245,7 @@ scaled:
 wholeadd:
 	TESTQ        $0x00000004, CX
 	JZ           wholebeta
-	VBROADCASTSD 224(AX), Y2
+	VBROADCASTSD 176(AX), Y2
 	MOVQ         BX, CX
 	VFMADD231PD  (CX), Y2, Y0
 	ADDQ         R8, CX
@@ -8871,7 +8276,7 @@ partial:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 224(AX), Y3
+	VBROADCASTSD 176(AX), Y3
 	MOVQ         BX, DX
 	VMASKMOVPD   (DX), Y2, Y4
 	VFMADD231PD  Y4, Y3, Y0
@@ -8890,7 +8295,7 @@ maskedbeta:
 
 lower:
 	MOVQ       120(AX), DX
-	MOVQ       40(SP), CX
+	MOVQ       32(SP), CX
 	MOVQ       $-1, R9
 	BZHIQ      DX, R9, R9
 	MOVQ       BX, DX
@@ -8915,22 +8320,19 @@ lower:
 	VMOVUPS    128(R9), Y2
 	VMASKMOVPD Y1, Y2, (DX)
 	LEAQ       1(CX)(CX*1), CX
-	MOVQ       CX, 40(SP)
+	MOVQ       CX, 32(SP)
 
 stored:
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 8(SP)
-	MOVQ 192(AX), CX
+	MOVQ 152(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 16(SP)
-	MOVQ 200(AX), CX
+	MOVQ 160(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 24(SP)
-	MOVQ 208(AX), CX
-	SHLQ $0x03, CX
-	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -8938,7 +8340,7 @@ stored:
 
 // func dTileByRow3x4AVX2(t *byte)
 // Requires: AVX, BMI2, CMOV, FMA3, MMX+, POPCNT
-TEXT ·dTileByRow3x4AVX2(SB), NOSPLIT, $56-8
+TEXT ·dTileByRow3x4AVX2(SB), NOSPLIT, $40-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -8948,8 +8350,6 @@ TEXT ·dTileByRow3x4AVX2(SB), NOSPLIT, $56-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
-	MOVQ    152(AX), CX
-	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -8957,7 +8357,7 @@ TEXT ·dTileByRow3x4AVX2(SB), NOSPLIT, $56-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x03, SI
 	MOVQ    80(AX), DI
@@ -8978,21 +8378,11 @@ tile:
 	PREFETCHT0 (R9)
 	ADDQ       R8, R9
 	PREFETCHT0 (R9)
-	MOVQ       32(SP), R9
-	MOVQ       176(AX), R10
-	SHLQ       $0x03, R10
-	MOVQ       96(AX), R12
-	SHRQ       $0x01, R12
-	MOVQ       184(AX), R11
-	CMPQ       R11, R12
-	CMOVQGT    R12, R11
-	SUBQ       R11, R12
-	MOVQ       R12, 48(SP)
-	TESTQ      R11, R11
-	JZ         idle
+	MOVQ       96(AX), R9
+	SHRQ       $0x01, R9
+	JZ         rest
 
 loop:
-	PREFETCHT1   (R9)
 	VMOVUPD      (DX), Y3
 	VBROADCASTSD (CX), Y4
 	VFMADD231PD  Y4, Y3, Y0
@@ -9009,20 +8399,12 @@ loop:
 	VFMADD231PD  Y4, Y3, Y2
 	LEAQ         (DX)(DI*2), DX
 	ADDQ         $0x10, CX
-	ADDQ         R10, R9
-	DECQ         R11
+	DECQ         R9
 	JNZ          loop
 
-	// the rounds that fetch nothing touch the argument block
-idle:
-	MOVQ         AX, R9
-	XORQ         R10, R10
-	MOVQ         48(SP), R11
-	MOVQ         $0x00000000, 48(SP)
-	TESTQ        R11, R11
-	JNZ          loop
-	MOVQ         96(AX), R11
-	TESTQ        $0x00000001, R11
+rest:
+	MOVQ         96(AX), R9
+	TESTQ        $0x00000001, R9
 	JZ           done
 	VMOVUPD      (DX), Y3
 	VBROADCASTSD (CX), Y4
@@ -9036,7 +8418,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 216(AX), Y3
+	VBROADCASTSD 168(AX), Y3
 	VMULPD       Y3, Y0, Y0
 	VMULPD       Y3, Y1, Y1
 	VMULPD       Y3, Y2, Y2
@@ -9059,7 +8441,7 @@ scaled:
 wholeadd:
 	TESTQ        $0x00000004, CX
 	JZ           wholebeta
-	VBROADCASTSD 224(AX), Y3
+	VBROADCASTSD 176(AX), Y3
 	MOVQ         BX, CX
 	VFMADD231PD  (CX), Y3, Y0
 	ADDQ         R8, CX
@@ -9097,7 +8479,7 @@ partial:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 224(AX), Y4
+	VBROADCASTSD 176(AX), Y4
 	MOVQ         BX, DX
 	VMASKMOVPD   (DX), Y3, Y5
 	VFMADD231PD  Y5, Y4, Y0
@@ -9121,7 +8503,7 @@ maskedbeta:
 
 lower:
 	MOVQ       120(AX), DX
-	MOVQ       40(SP), CX
+	MOVQ       32(SP), CX
 	MOVQ       $-1, R9
 	BZHIQ      DX, R9, R9
 	MOVQ       BX, DX
@@ -9157,22 +8539,19 @@ lower:
 	VMOVUPS    128(R9), Y3
 	VMASKMOVPD Y2, Y3, (DX)
 	LEAQ       1(CX)(CX*1), CX
-	MOVQ       CX, 40(SP)
+	MOVQ       CX, 32(SP)
 
 stored:
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 8(SP)
-	MOVQ 192(AX), CX
+	MOVQ 152(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 16(SP)
-	MOVQ 200(AX), CX
+	MOVQ 160(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 24(SP)
-	MOVQ 208(AX), CX
-	SHLQ $0x03, CX
-	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -9180,7 +8559,7 @@ stored:
 
 // func dTileByRow4x4AVX2(t *byte)
 // Requires: AVX, BMI2, CMOV, FMA3, MMX+, POPCNT
-TEXT ·dTileByRow4x4AVX2(SB), NOSPLIT, $56-8
+TEXT ·dTileByRow4x4AVX2(SB), NOSPLIT, $40-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -9190,8 +8569,6 @@ TEXT ·dTileByRow4x4AVX2(SB), NOSPLIT, $56-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
-	MOVQ    152(AX), CX
-	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -9199,7 +8576,7 @@ TEXT ·dTileByRow4x4AVX2(SB), NOSPLIT, $56-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x03, SI
 	MOVQ    80(AX), DI
@@ -9224,21 +8601,11 @@ tile:
 	PREFETCHT0 (R10)
 	ADDQ       R8, R10
 	PREFETCHT0 (R10)
-	MOVQ       32(SP), R10
-	MOVQ       176(AX), R11
-	SHLQ       $0x03, R11
-	MOVQ       96(AX), R13
-	SHRQ       $0x01, R13
-	MOVQ       184(AX), R12
-	CMPQ       R12, R13
-	CMOVQGT    R13, R12
-	SUBQ       R12, R13
-	MOVQ       R13, 48(SP)
-	TESTQ      R12, R12
-	JZ         idle
+	MOVQ       96(AX), R10
+	SHRQ       $0x01, R10
+	JZ         rest
 
 loop:
-	PREFETCHT1   (R10)
 	VMOVUPD      (DX), Y4
 	VBROADCASTSD (CX), Y5
 	VFMADD231PD  Y5, Y4, Y0
@@ -9259,20 +8626,12 @@ loop:
 	VFMADD231PD  Y5, Y4, Y3
 	LEAQ         (DX)(DI*2), DX
 	ADDQ         $0x10, CX
-	ADDQ         R11, R10
-	DECQ         R12
+	DECQ         R10
 	JNZ          loop
 
-	// the rounds that fetch nothing touch the argument block
-idle:
-	MOVQ         AX, R10
-	XORQ         R11, R11
-	MOVQ         48(SP), R12
-	MOVQ         $0x00000000, 48(SP)
-	TESTQ        R12, R12
-	JNZ          loop
-	MOVQ         96(AX), R12
-	TESTQ        $0x00000001, R12
+rest:
+	MOVQ         96(AX), R10
+	TESTQ        $0x00000001, R10
 	JZ           done
 	VMOVUPD      (DX), Y4
 	VBROADCASTSD (CX), Y5
@@ -9288,7 +8647,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 216(AX), Y4
+	VBROADCASTSD 168(AX), Y4
 	VMULPD       Y4, Y0, Y0
 	VMULPD       Y4, Y1, Y1
 	VMULPD       Y4, Y2, Y2
@@ -9314,7 +8673,7 @@ scaled:
 wholeadd:
 	TESTQ        $0x00000004, CX
 	JZ           wholebeta
-	VBROADCASTSD 224(AX), Y4
+	VBROADCASTSD 176(AX), Y4
 	MOVQ         BX, CX
 	VFMADD231PD  (CX), Y4, Y0
 	ADDQ         R8, CX
@@ -9359,7 +8718,7 @@ partial:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 224(AX), Y5
+	VBROADCASTSD 176(AX), Y5
 	MOVQ         BX, DX
 	VMASKMOVPD   (DX), Y4, Y6
 	VFMADD231PD  Y6, Y5, Y0
@@ -9388,7 +8747,7 @@ maskedbeta:
 
 lower:
 	MOVQ       120(AX), DX
-	MOVQ       40(SP), CX
+	MOVQ       32(SP), CX
 	MOVQ       $-1, R10
 	BZHIQ      DX, R10, R10
 	MOVQ       BX, DX
@@ -9435,22 +8794,19 @@ lower:
 	VMOVUPS    128(R10), Y4
 	VMASKMOVPD Y3, Y4, (DX)
 	LEAQ       1(CX)(CX*1), CX
-	MOVQ       CX, 40(SP)
+	MOVQ       CX, 32(SP)
 
 stored:
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 8(SP)
-	MOVQ 192(AX), CX
+	MOVQ 152(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 16(SP)
-	MOVQ 200(AX), CX
+	MOVQ 160(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 24(SP)
-	MOVQ 208(AX), CX
-	SHLQ $0x03, CX
-	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -9458,7 +8814,7 @@ stored:
 
 // func dTileByRow5x4AVX2(t *byte)
 // Requires: AVX, BMI2, CMOV, FMA3, MMX+, POPCNT
-TEXT ·dTileByRow5x4AVX2(SB), NOSPLIT, $56-8
+TEXT ·dTileByRow5x4AVX2(SB), NOSPLIT, $40-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -9468,8 +8824,6 @@ TEXT ·dTileByRow5x4AVX2(SB), NOSPLIT, $56-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
-	MOVQ    152(AX), CX
-	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -9477,7 +8831,7 @@ TEXT ·dTileByRow5x4AVX2(SB), NOSPLIT, $56-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x03, SI
 	MOVQ    80(AX), DI
@@ -9505,21 +8859,11 @@ tile:
 	PREFETCHT0 (R10)
 	ADDQ       R8, R10
 	PREFETCHT0 (R10)
-	MOVQ       32(SP), R10
-	MOVQ       176(AX), R11
-	SHLQ       $0x03, R11
-	MOVQ       96(AX), R13
-	SHRQ       $0x01, R13
-	MOVQ       184(AX), R12
-	CMPQ       R12, R13
-	CMOVQGT    R13, R12
-	SUBQ       R12, R13
-	MOVQ       R13, 48(SP)
-	TESTQ      R12, R12
-	JZ         idle
+	MOVQ       96(AX), R10
+	SHRQ       $0x01, R10
+	JZ         rest
 
 loop:
-	PREFETCHT1   (R10)
 	VMOVUPD      (DX), Y5
 	VBROADCASTSD (CX), Y6
 	VFMADD231PD  Y6, Y5, Y0
@@ -9544,20 +8888,12 @@ loop:
 	VFMADD231PD  Y6, Y5, Y4
 	LEAQ         (DX)(DI*2), DX
 	ADDQ         $0x10, CX
-	ADDQ         R11, R10
-	DECQ         R12
+	DECQ         R10
 	JNZ          loop
 
-	// the rounds that fetch nothing touch the argument block
-idle:
-	MOVQ         AX, R10
-	XORQ         R11, R11
-	MOVQ         48(SP), R12
-	MOVQ         $0x00000000, 48(SP)
-	TESTQ        R12, R12
-	JNZ          loop
-	MOVQ         96(AX), R12
-	TESTQ        $0x00000001, R12
+rest:
+	MOVQ         96(AX), R10
+	TESTQ        $0x00000001, R10
 	JZ           done
 	VMOVUPD      (DX), Y5
 	VBROADCASTSD (CX), Y6
@@ -9575,7 +8911,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 216(AX), Y5
+	VBROADCASTSD 168(AX), Y5
 	VMULPD       Y5, Y0, Y0
 	VMULPD       Y5, Y1, Y1
 	VMULPD       Y5, Y2, Y2
@@ -9604,7 +8940,7 @@ scaled:
 wholeadd:
 	TESTQ        $0x00000004, CX
 	JZ           wholebeta
-	VBROADCASTSD 224(AX), Y5
+	VBROADCASTSD 176(AX), Y5
 	MOVQ         BX, CX
 	VFMADD231PD  (CX), Y5, Y0
 	ADDQ         R8, CX
@@ -9656,7 +8992,7 @@ partial:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 224(AX), Y6
+	VBROADCASTSD 176(AX), Y6
 	MOVQ         BX, DX
 	VMASKMOVPD   (DX), Y5, Y7
 	VFMADD231PD  Y7, Y6, Y0
@@ -9690,7 +9026,7 @@ maskedbeta:
 
 lower:
 	MOVQ       120(AX), DX
-	MOVQ       40(SP), CX
+	MOVQ       32(SP), CX
 	MOVQ       $-1, R10
 	BZHIQ      DX, R10, R10
 	MOVQ       BX, DX
@@ -9748,22 +9084,19 @@ lower:
 	VMOVUPS    128(R10), Y5
 	VMASKMOVPD Y4, Y5, (DX)
 	LEAQ       1(CX)(CX*1), CX
-	MOVQ       CX, 40(SP)
+	MOVQ       CX, 32(SP)
 
 stored:
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 8(SP)
-	MOVQ 192(AX), CX
+	MOVQ 152(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 16(SP)
-	MOVQ 200(AX), CX
+	MOVQ 160(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 24(SP)
-	MOVQ 208(AX), CX
-	SHLQ $0x03, CX
-	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -9771,7 +9104,7 @@ stored:
 
 // func dTileByRow6x4AVX2(t *byte)
 // Requires: AVX, BMI2, CMOV, FMA3, MMX+, POPCNT
-TEXT ·dTileByRow6x4AVX2(SB), NOSPLIT, $56-8
+TEXT ·dTileByRow6x4AVX2(SB), NOSPLIT, $40-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -9781,8 +9114,6 @@ TEXT ·dTileByRow6x4AVX2(SB), NOSPLIT, $56-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
-	MOVQ    152(AX), CX
-	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -9790,7 +9121,7 @@ TEXT ·dTileByRow6x4AVX2(SB), NOSPLIT, $56-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x03, SI
 	MOVQ    80(AX), DI
@@ -9823,21 +9154,11 @@ tile:
 	PREFETCHT0 (R11)
 	ADDQ       R8, R11
 	PREFETCHT0 (R11)
-	MOVQ       32(SP), R11
-	MOVQ       176(AX), R12
-	SHLQ       $0x03, R12
-	MOVQ       96(AX), R14
-	SHRQ       $0x01, R14
-	MOVQ       184(AX), R13
-	CMPQ       R13, R14
-	CMOVQGT    R14, R13
-	SUBQ       R13, R14
-	MOVQ       R14, 48(SP)
-	TESTQ      R13, R13
-	JZ         idle
+	MOVQ       96(AX), R11
+	SHRQ       $0x01, R11
+	JZ         rest
 
 loop:
-	PREFETCHT1   (R11)
 	VMOVUPD      (DX), Y6
 	VBROADCASTSD (CX), Y7
 	VFMADD231PD  Y7, Y6, Y0
@@ -9867,20 +9188,12 @@ loop:
 	LEAQ         (DX)(DI*2), DX
 	ADDQ         $0x10, CX
 	ADDQ         $0x10, R10
-	ADDQ         R12, R11
-	DECQ         R13
+	DECQ         R11
 	JNZ          loop
 
-	// the rounds that fetch nothing touch the argument block
-idle:
-	MOVQ         AX, R11
-	XORQ         R12, R12
-	MOVQ         48(SP), R13
-	MOVQ         $0x00000000, 48(SP)
-	TESTQ        R13, R13
-	JNZ          loop
-	MOVQ         96(AX), R13
-	TESTQ        $0x00000001, R13
+rest:
+	MOVQ         96(AX), R11
+	TESTQ        $0x00000001, R11
 	JZ           done
 	VMOVUPD      (DX), Y6
 	VBROADCASTSD (CX), Y7
@@ -9900,7 +9213,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 216(AX), Y6
+	VBROADCASTSD 168(AX), Y6
 	VMULPD       Y6, Y0, Y0
 	VMULPD       Y6, Y1, Y1
 	VMULPD       Y6, Y2, Y2
@@ -9932,7 +9245,7 @@ scaled:
 wholeadd:
 	TESTQ        $0x00000004, CX
 	JZ           wholebeta
-	VBROADCASTSD 224(AX), Y6
+	VBROADCASTSD 176(AX), Y6
 	MOVQ         BX, CX
 	VFMADD231PD  (CX), Y6, Y0
 	ADDQ         R8, CX
@@ -9991,7 +9304,7 @@ partial:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 224(AX), Y7
+	VBROADCASTSD 176(AX), Y7
 	MOVQ         BX, DX
 	VMASKMOVPD   (DX), Y6, Y8
 	VFMADD231PD  Y8, Y7, Y0
@@ -10030,7 +9343,7 @@ maskedbeta:
 
 lower:
 	MOVQ       120(AX), DX
-	MOVQ       40(SP), CX
+	MOVQ       32(SP), CX
 	MOVQ       $-1, R10
 	BZHIQ      DX, R10, R10
 	MOVQ       BX, DX
@@ -10099,22 +9412,19 @@ lower:
 	VMOVUPS    128(R10), Y6
 	VMASKMOVPD Y5, Y6, (DX)
 	LEAQ       1(CX)(CX*1), CX
-	MOVQ       CX, 40(SP)
+	MOVQ       CX, 32(SP)
 
 stored:
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 8(SP)
-	MOVQ 192(AX), CX
+	MOVQ 152(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 16(SP)
-	MOVQ 200(AX), CX
+	MOVQ 160(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 24(SP)
-	MOVQ 208(AX), CX
-	SHLQ $0x03, CX
-	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -10122,7 +9432,7 @@ stored:
 
 // func dTileByCol1x4AVX2(t *byte)
 // Requires: AVX, BMI2, CMOV, FMA3, MMX+, POPCNT
-TEXT ·dTileByCol1x4AVX2(SB), NOSPLIT, $56-8
+TEXT ·dTileByCol1x4AVX2(SB), NOSPLIT, $40-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -10132,8 +9442,6 @@ TEXT ·dTileByCol1x4AVX2(SB), NOSPLIT, $56-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
-	MOVQ    152(AX), CX
-	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -10141,7 +9449,7 @@ TEXT ·dTileByCol1x4AVX2(SB), NOSPLIT, $56-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x03, SI
 	MOVQ    80(AX), DI
@@ -10156,21 +9464,11 @@ tile:
 	VXORPS     Y0, Y0, Y0
 	MOVQ       BX, R8
 	PREFETCHT0 (R8)
-	MOVQ       32(SP), R8
-	MOVQ       176(AX), R9
-	SHLQ       $0x03, R9
-	MOVQ       96(AX), R11
-	SHRQ       $0x01, R11
-	MOVQ       184(AX), R10
-	CMPQ       R10, R11
-	CMOVQGT    R11, R10
-	SUBQ       R10, R11
-	MOVQ       R11, 48(SP)
-	TESTQ      R10, R10
-	JZ         idle
+	MOVQ       96(AX), R8
+	SHRQ       $0x01, R8
+	JZ         rest
 
 loop:
-	PREFETCHT1   (R8)
 	VMOVUPD      (DX), Y1
 	VBROADCASTSD (CX), Y2
 	VFMADD231PD  Y2, Y1, Y0
@@ -10179,20 +9477,12 @@ loop:
 	VFMADD231PD  Y2, Y1, Y0
 	LEAQ         (DX)(DI*2), DX
 	LEAQ         (CX)(SI*2), CX
-	ADDQ         R9, R8
-	DECQ         R10
+	DECQ         R8
 	JNZ          loop
 
-	// the rounds that fetch nothing touch the argument block
-idle:
-	MOVQ         AX, R8
-	XORQ         R9, R9
-	MOVQ         48(SP), R10
-	MOVQ         $0x00000000, 48(SP)
-	TESTQ        R10, R10
-	JNZ          loop
-	MOVQ         96(AX), R10
-	TESTQ        $0x00000001, R10
+rest:
+	MOVQ         96(AX), R8
+	TESTQ        $0x00000001, R8
 	JZ           done
 	VMOVUPD      (DX), Y1
 	VBROADCASTSD (CX), Y2
@@ -10202,7 +9492,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 216(AX), Y1
+	VBROADCASTSD 168(AX), Y1
 	VMULPD       Y1, Y0, Y0
 
 scaled:
@@ -10219,7 +9509,7 @@ scaled:
 wholeadd:
 	TESTQ        $0x00000004, CX
 	JZ           wholebeta
-	VBROADCASTSD 224(AX), Y1
+	VBROADCASTSD 176(AX), Y1
 	MOVQ         BX, CX
 	VFMADD231PD  (CX), Y1, Y0
 
@@ -10243,7 +9533,7 @@ partial:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 224(AX), Y2
+	VBROADCASTSD 176(AX), Y2
 	MOVQ         BX, DX
 	VMASKMOVPD   (DX), Y1, Y3
 	VFMADD231PD  Y3, Y2, Y0
@@ -10257,7 +9547,7 @@ maskedbeta:
 
 lower:
 	MOVQ       120(AX), DX
-	MOVQ       40(SP), CX
+	MOVQ       32(SP), CX
 	MOVQ       $-1, R8
 	BZHIQ      DX, R8, R8
 	MOVQ       BX, DX
@@ -10271,22 +9561,19 @@ lower:
 	VMOVUPS    128(R8), Y1
 	VMASKMOVPD Y0, Y1, (DX)
 	LEAQ       1(CX)(CX*1), CX
-	MOVQ       CX, 40(SP)
+	MOVQ       CX, 32(SP)
 
 stored:
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 8(SP)
-	MOVQ 192(AX), CX
+	MOVQ 152(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 16(SP)
-	MOVQ 200(AX), CX
+	MOVQ 160(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 24(SP)
-	MOVQ 208(AX), CX
-	SHLQ $0x03, CX
-	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -10294,7 +9581,7 @@ stored:
 
 // func dTileByCol2x4AVX2(t *byte)
 // Requires: AVX, BMI2, CMOV, FMA3, MMX+, POPCNT
-TEXT ·dTileByCol2x4AVX2(SB), NOSPLIT, $56-8
+TEXT ·dTileByCol2x4AVX2(SB), NOSPLIT, $40-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -10304,8 +9591,6 @@ TEXT ·dTileByCol2x4AVX2(SB), NOSPLIT, $56-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
-	MOVQ    152(AX), CX
-	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -10313,7 +9598,7 @@ TEXT ·dTileByCol2x4AVX2(SB), NOSPLIT, $56-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x03, SI
 	MOVQ    80(AX), DI
@@ -10331,21 +9616,11 @@ tile:
 	PREFETCHT0 (R9)
 	ADDQ       R8, R9
 	PREFETCHT0 (R9)
-	MOVQ       32(SP), R9
-	MOVQ       176(AX), R10
-	SHLQ       $0x03, R10
-	MOVQ       96(AX), R12
-	SHRQ       $0x01, R12
-	MOVQ       184(AX), R11
-	CMPQ       R11, R12
-	CMOVQGT    R12, R11
-	SUBQ       R11, R12
-	MOVQ       R12, 48(SP)
-	TESTQ      R11, R11
-	JZ         idle
+	MOVQ       96(AX), R9
+	SHRQ       $0x01, R9
+	JZ         rest
 
 loop:
-	PREFETCHT1   (R9)
 	VMOVUPD      (DX), Y2
 	VBROADCASTSD (CX), Y3
 	VFMADD231PD  Y3, Y2, Y0
@@ -10358,20 +9633,12 @@ loop:
 	VFMADD231PD  Y3, Y2, Y1
 	LEAQ         (DX)(DI*2), DX
 	LEAQ         (CX)(SI*2), CX
-	ADDQ         R10, R9
-	DECQ         R11
+	DECQ         R9
 	JNZ          loop
 
-	// the rounds that fetch nothing touch the argument block
-idle:
-	MOVQ         AX, R9
-	XORQ         R10, R10
-	MOVQ         48(SP), R11
-	MOVQ         $0x00000000, 48(SP)
-	TESTQ        R11, R11
-	JNZ          loop
-	MOVQ         96(AX), R11
-	TESTQ        $0x00000001, R11
+rest:
+	MOVQ         96(AX), R9
+	TESTQ        $0x00000001, R9
 	JZ           done
 	VMOVUPD      (DX), Y2
 	VBROADCASTSD (CX), Y3
@@ -10383,7 +9650,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 216(AX), Y2
+	VBROADCASTSD 168(AX), Y2
 	VMULPD       Y2, Y0, Y0
 	VMULPD       Y2, Y1, Y1
 
@@ -10403,7 +9670,7 @@ scaled:
 wholeadd:
 	TESTQ        $0x00000004, CX
 	JZ           wholebeta
-	VBROADCASTSD 224(AX), Y2
+	VBROADCASTSD 176(AX), Y2
 	MOVQ         BX, CX
 	VFMADD231PD  (CX), Y2, Y0
 	ADDQ         R8, CX
@@ -10434,7 +9701,7 @@ partial:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 224(AX), Y3
+	VBROADCASTSD 176(AX), Y3
 	MOVQ         BX, DX
 	VMASKMOVPD   (DX), Y2, Y4
 	VFMADD231PD  Y4, Y3, Y0
@@ -10453,7 +9720,7 @@ maskedbeta:
 
 lower:
 	MOVQ       120(AX), DX
-	MOVQ       40(SP), CX
+	MOVQ       32(SP), CX
 	MOVQ       $-1, R9
 	BZHIQ      DX, R9, R9
 	MOVQ       BX, DX
@@ -10478,22 +9745,19 @@ lower:
 	VMOVUPS    128(R9), Y2
 	VMASKMOVPD Y1, Y2, (DX)
 	LEAQ       1(CX)(CX*1), CX
-	MOVQ       CX, 40(SP)
+	MOVQ       CX, 32(SP)
 
 stored:
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 8(SP)
-	MOVQ 192(AX), CX
+	MOVQ 152(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 16(SP)
-	MOVQ 200(AX), CX
+	MOVQ 160(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 24(SP)
-	MOVQ 208(AX), CX
-	SHLQ $0x03, CX
-	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -10501,7 +9765,7 @@ stored:
 
 // func dTileByCol3x4AVX2(t *byte)
 // Requires: AVX, BMI2, CMOV, FMA3, MMX+, POPCNT
-TEXT ·dTileByCol3x4AVX2(SB), NOSPLIT, $56-8
+TEXT ·dTileByCol3x4AVX2(SB), NOSPLIT, $40-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -10511,8 +9775,6 @@ TEXT ·dTileByCol3x4AVX2(SB), NOSPLIT, $56-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
-	MOVQ    152(AX), CX
-	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -10520,7 +9782,7 @@ TEXT ·dTileByCol3x4AVX2(SB), NOSPLIT, $56-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x03, SI
 	MOVQ    80(AX), DI
@@ -10541,21 +9803,11 @@ tile:
 	PREFETCHT0 (R9)
 	ADDQ       R8, R9
 	PREFETCHT0 (R9)
-	MOVQ       32(SP), R9
-	MOVQ       176(AX), R10
-	SHLQ       $0x03, R10
-	MOVQ       96(AX), R12
-	SHRQ       $0x01, R12
-	MOVQ       184(AX), R11
-	CMPQ       R11, R12
-	CMOVQGT    R12, R11
-	SUBQ       R11, R12
-	MOVQ       R12, 48(SP)
-	TESTQ      R11, R11
-	JZ         idle
+	MOVQ       96(AX), R9
+	SHRQ       $0x01, R9
+	JZ         rest
 
 loop:
-	PREFETCHT1   (R9)
 	VMOVUPD      (DX), Y3
 	VBROADCASTSD (CX), Y4
 	VFMADD231PD  Y4, Y3, Y0
@@ -10572,20 +9824,12 @@ loop:
 	VFMADD231PD  Y4, Y3, Y2
 	LEAQ         (DX)(DI*2), DX
 	LEAQ         (CX)(SI*2), CX
-	ADDQ         R10, R9
-	DECQ         R11
+	DECQ         R9
 	JNZ          loop
 
-	// the rounds that fetch nothing touch the argument block
-idle:
-	MOVQ         AX, R9
-	XORQ         R10, R10
-	MOVQ         48(SP), R11
-	MOVQ         $0x00000000, 48(SP)
-	TESTQ        R11, R11
-	JNZ          loop
-	MOVQ         96(AX), R11
-	TESTQ        $0x00000001, R11
+rest:
+	MOVQ         96(AX), R9
+	TESTQ        $0x00000001, R9
 	JZ           done
 	VMOVUPD      (DX), Y3
 	VBROADCASTSD (CX), Y4
@@ -10599,7 +9843,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 216(AX), Y3
+	VBROADCASTSD 168(AX), Y3
 	VMULPD       Y3, Y0, Y0
 	VMULPD       Y3, Y1, Y1
 	VMULPD       Y3, Y2, Y2
@@ -10622,7 +9866,7 @@ scaled:
 wholeadd:
 	TESTQ        $0x00000004, CX
 	JZ           wholebeta
-	VBROADCASTSD 224(AX), Y3
+	VBROADCASTSD 176(AX), Y3
 	MOVQ         BX, CX
 	VFMADD231PD  (CX), Y3, Y0
 	ADDQ         R8, CX
@@ -10660,7 +9904,7 @@ partial:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 224(AX), Y4
+	VBROADCASTSD 176(AX), Y4
 	MOVQ         BX, DX
 	VMASKMOVPD   (DX), Y3, Y5
 	VFMADD231PD  Y5, Y4, Y0
@@ -10684,7 +9928,7 @@ maskedbeta:
 
 lower:
 	MOVQ       120(AX), DX
-	MOVQ       40(SP), CX
+	MOVQ       32(SP), CX
 	MOVQ       $-1, R9
 	BZHIQ      DX, R9, R9
 	MOVQ       BX, DX
@@ -10720,22 +9964,19 @@ lower:
 	VMOVUPS    128(R9), Y3
 	VMASKMOVPD Y2, Y3, (DX)
 	LEAQ       1(CX)(CX*1), CX
-	MOVQ       CX, 40(SP)
+	MOVQ       CX, 32(SP)
 
 stored:
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 8(SP)
-	MOVQ 192(AX), CX
+	MOVQ 152(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 16(SP)
-	MOVQ 200(AX), CX
+	MOVQ 160(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 24(SP)
-	MOVQ 208(AX), CX
-	SHLQ $0x03, CX
-	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -10743,7 +9984,7 @@ stored:
 
 // func dTileByCol4x4AVX2(t *byte)
 // Requires: AVX, BMI2, CMOV, FMA3, MMX+, POPCNT
-TEXT ·dTileByCol4x4AVX2(SB), NOSPLIT, $56-8
+TEXT ·dTileByCol4x4AVX2(SB), NOSPLIT, $40-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -10753,8 +9994,6 @@ TEXT ·dTileByCol4x4AVX2(SB), NOSPLIT, $56-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
-	MOVQ    152(AX), CX
-	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -10762,7 +10001,7 @@ TEXT ·dTileByCol4x4AVX2(SB), NOSPLIT, $56-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x03, SI
 	MOVQ    80(AX), DI
@@ -10786,21 +10025,11 @@ tile:
 	PREFETCHT0 (R9)
 	ADDQ       R8, R9
 	PREFETCHT0 (R9)
-	MOVQ       32(SP), R9
-	MOVQ       176(AX), R10
-	SHLQ       $0x03, R10
-	MOVQ       96(AX), R12
-	SHRQ       $0x01, R12
-	MOVQ       184(AX), R11
-	CMPQ       R11, R12
-	CMOVQGT    R12, R11
-	SUBQ       R11, R12
-	MOVQ       R12, 48(SP)
-	TESTQ      R11, R11
-	JZ         idle
+	MOVQ       96(AX), R9
+	SHRQ       $0x01, R9
+	JZ         rest
 
 loop:
-	PREFETCHT1   (R9)
 	VMOVUPD      (DX), Y4
 	VBROADCASTSD (CX), Y5
 	VFMADD231PD  Y5, Y4, Y0
@@ -10821,20 +10050,12 @@ loop:
 	VFMADD231PD  Y5, Y4, Y3
 	LEAQ         (DX)(DI*2), DX
 	LEAQ         (CX)(SI*2), CX
-	ADDQ         R10, R9
-	DECQ         R11
+	DECQ         R9
 	JNZ          loop
 
-	// the rounds that fetch nothing touch the argument block
-idle:
-	MOVQ         AX, R9
-	XORQ         R10, R10
-	MOVQ         48(SP), R11
-	MOVQ         $0x00000000, 48(SP)
-	TESTQ        R11, R11
-	JNZ          loop
-	MOVQ         96(AX), R11
-	TESTQ        $0x00000001, R11
+rest:
+	MOVQ         96(AX), R9
+	TESTQ        $0x00000001, R9
 	JZ           done
 	VMOVUPD      (DX), Y4
 	VBROADCASTSD (CX), Y5
@@ -10850,7 +10071,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 216(AX), Y4
+	VBROADCASTSD 168(AX), Y4
 	VMULPD       Y4, Y0, Y0
 	VMULPD       Y4, Y1, Y1
 	VMULPD       Y4, Y2, Y2
@@ -10876,7 +10097,7 @@ scaled:
 wholeadd:
 	TESTQ        $0x00000004, CX
 	JZ           wholebeta
-	VBROADCASTSD 224(AX), Y4
+	VBROADCASTSD 176(AX), Y4
 	MOVQ         BX, CX
 	VFMADD231PD  (CX), Y4, Y0
 	ADDQ         R8, CX
@@ -10921,7 +10142,7 @@ partial:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 224(AX), Y5
+	VBROADCASTSD 176(AX), Y5
 	MOVQ         BX, DX
 	VMASKMOVPD   (DX), Y4, Y6
 	VFMADD231PD  Y6, Y5, Y0
@@ -10950,7 +10171,7 @@ maskedbeta:
 
 lower:
 	MOVQ       120(AX), DX
-	MOVQ       40(SP), CX
+	MOVQ       32(SP), CX
 	MOVQ       $-1, R9
 	BZHIQ      DX, R9, R9
 	MOVQ       BX, DX
@@ -10997,22 +10218,19 @@ lower:
 	VMOVUPS    128(R9), Y4
 	VMASKMOVPD Y3, Y4, (DX)
 	LEAQ       1(CX)(CX*1), CX
-	MOVQ       CX, 40(SP)
+	MOVQ       CX, 32(SP)
 
 stored:
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 8(SP)
-	MOVQ 192(AX), CX
+	MOVQ 152(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 16(SP)
-	MOVQ 200(AX), CX
+	MOVQ 160(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 24(SP)
-	MOVQ 208(AX), CX
-	SHLQ $0x03, CX
-	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -11020,7 +10238,7 @@ stored:
 
 // func dTileByCol5x4AVX2(t *byte)
 // Requires: AVX, BMI2, CMOV, FMA3, MMX+, POPCNT
-TEXT ·dTileByCol5x4AVX2(SB), NOSPLIT, $56-8
+TEXT ·dTileByCol5x4AVX2(SB), NOSPLIT, $40-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -11030,8 +10248,6 @@ TEXT ·dTileByCol5x4AVX2(SB), NOSPLIT, $56-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
-	MOVQ    152(AX), CX
-	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -11039,7 +10255,7 @@ TEXT ·dTileByCol5x4AVX2(SB), NOSPLIT, $56-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x03, SI
 	MOVQ    80(AX), DI
@@ -11066,21 +10282,11 @@ tile:
 	PREFETCHT0 (R9)
 	ADDQ       R8, R9
 	PREFETCHT0 (R9)
-	MOVQ       32(SP), R9
-	MOVQ       176(AX), R10
-	SHLQ       $0x03, R10
-	MOVQ       96(AX), R12
-	SHRQ       $0x01, R12
-	MOVQ       184(AX), R11
-	CMPQ       R11, R12
-	CMOVQGT    R12, R11
-	SUBQ       R11, R12
-	MOVQ       R12, 48(SP)
-	TESTQ      R11, R11
-	JZ         idle
+	MOVQ       96(AX), R9
+	SHRQ       $0x01, R9
+	JZ         rest
 
 loop:
-	PREFETCHT1   (R9)
 	VMOVUPD      (DX), Y5
 	VBROADCASTSD (CX), Y6
 	VFMADD231PD  Y6, Y5, Y0
@@ -11105,20 +10311,12 @@ loop:
 	VFMADD231PD  Y6, Y5, Y4
 	LEAQ         (DX)(DI*2), DX
 	LEAQ         (CX)(SI*2), CX
-	ADDQ         R10, R9
-	DECQ         R11
+	DECQ         R9
 	JNZ          loop
 
-	// the rounds that fetch nothing touch the argument block
-idle:
-	MOVQ         AX, R9
-	XORQ         R10, R10
-	MOVQ         48(SP), R11
-	MOVQ         $0x00000000, 48(SP)
-	TESTQ        R11, R11
-	JNZ          loop
-	MOVQ         96(AX), R11
-	TESTQ        $0x00000001, R11
+rest:
+	MOVQ         96(AX), R9
+	TESTQ        $0x00000001, R9
 	JZ           done
 	VMOVUPD      (DX), Y5
 	VBROADCASTSD (CX), Y6
@@ -11136,7 +10334,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 216(AX), Y5
+	VBROADCASTSD 168(AX), Y5
 	VMULPD       Y5, Y0, Y0
 	VMULPD       Y5, Y1, Y1
 	VMULPD       Y5, Y2, Y2
@@ -11165,7 +10363,7 @@ scaled:
 wholeadd:
 	TESTQ        $0x00000004, CX
 	JZ           wholebeta
-	VBROADCASTSD 224(AX), Y5
+	VBROADCASTSD 176(AX), Y5
 	MOVQ         BX, CX
 	VFMADD231PD  (CX), Y5, Y0
 	ADDQ         R8, CX
@@ -11217,7 +10415,7 @@ partial:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 224(AX), Y6
+	VBROADCASTSD 176(AX), Y6
 	MOVQ         BX, DX
 	VMASKMOVPD   (DX), Y5, Y7
 	VFMADD231PD  Y7, Y6, Y0
@@ -11251,7 +10449,7 @@ maskedbeta:
 
 lower:
 	MOVQ       120(AX), DX
-	MOVQ       40(SP), CX
+	MOVQ       32(SP), CX
 	MOVQ       $-1, R9
 	BZHIQ      DX, R9, R9
 	MOVQ       BX, DX
@@ -11309,22 +10507,19 @@ lower:
 	VMOVUPS    128(R9), Y5
 	VMASKMOVPD Y4, Y5, (DX)
 	LEAQ       1(CX)(CX*1), CX
-	MOVQ       CX, 40(SP)
+	MOVQ       CX, 32(SP)
 
 stored:
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 8(SP)
-	MOVQ 192(AX), CX
+	MOVQ 152(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 16(SP)
-	MOVQ 200(AX), CX
+	MOVQ 160(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 24(SP)
-	MOVQ 208(AX), CX
-	SHLQ $0x03, CX
-	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -11332,7 +10527,7 @@ stored:
 
 // func dTileByCol6x4AVX2(t *byte)
 // Requires: AVX, BMI2, CMOV, FMA3, MMX+, POPCNT
-TEXT ·dTileByCol6x4AVX2(SB), NOSPLIT, $56-8
+TEXT ·dTileByCol6x4AVX2(SB), NOSPLIT, $40-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -11342,8 +10537,6 @@ TEXT ·dTileByCol6x4AVX2(SB), NOSPLIT, $56-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
-	MOVQ    152(AX), CX
-	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -11351,7 +10544,7 @@ TEXT ·dTileByCol6x4AVX2(SB), NOSPLIT, $56-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x03, SI
 	MOVQ    80(AX), DI
@@ -11381,21 +10574,11 @@ tile:
 	PREFETCHT0 (R9)
 	ADDQ       R8, R9
 	PREFETCHT0 (R9)
-	MOVQ       32(SP), R9
-	MOVQ       176(AX), R10
-	SHLQ       $0x03, R10
-	MOVQ       96(AX), R12
-	SHRQ       $0x01, R12
-	MOVQ       184(AX), R11
-	CMPQ       R11, R12
-	CMOVQGT    R12, R11
-	SUBQ       R11, R12
-	MOVQ       R12, 48(SP)
-	TESTQ      R11, R11
-	JZ         idle
+	MOVQ       96(AX), R9
+	SHRQ       $0x01, R9
+	JZ         rest
 
 loop:
-	PREFETCHT1   (R9)
 	VMOVUPD      (DX), Y6
 	VBROADCASTSD (CX), Y7
 	VFMADD231PD  Y7, Y6, Y0
@@ -11424,20 +10607,12 @@ loop:
 	VFMADD231PD  Y7, Y6, Y5
 	LEAQ         (DX)(DI*2), DX
 	LEAQ         (CX)(SI*2), CX
-	ADDQ         R10, R9
-	DECQ         R11
+	DECQ         R9
 	JNZ          loop
 
-	// the rounds that fetch nothing touch the argument block
-idle:
-	MOVQ         AX, R9
-	XORQ         R10, R10
-	MOVQ         48(SP), R11
-	MOVQ         $0x00000000, 48(SP)
-	TESTQ        R11, R11
-	JNZ          loop
-	MOVQ         96(AX), R11
-	TESTQ        $0x00000001, R11
+rest:
+	MOVQ         96(AX), R9
+	TESTQ        $0x00000001, R9
 	JZ           done
 	VMOVUPD      (DX), Y6
 	VBROADCASTSD (CX), Y7
@@ -11457,7 +10632,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 216(AX), Y6
+	VBROADCASTSD 168(AX), Y6
 	VMULPD       Y6, Y0, Y0
 	VMULPD       Y6, Y1, Y1
 	VMULPD       Y6, Y2, Y2
@@ -11489,7 +10664,7 @@ scaled:
 wholeadd:
 	TESTQ        $0x00000004, CX
 	JZ           wholebeta
-	VBROADCASTSD 224(AX), Y6
+	VBROADCASTSD 176(AX), Y6
 	MOVQ         BX, CX
 	VFMADD231PD  (CX), Y6, Y0
 	ADDQ         R8, CX
@@ -11548,7 +10723,7 @@ partial:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 224(AX), Y7
+	VBROADCASTSD 176(AX), Y7
 	MOVQ         BX, DX
 	VMASKMOVPD   (DX), Y6, Y8
 	VFMADD231PD  Y8, Y7, Y0
@@ -11587,7 +10762,7 @@ maskedbeta:
 
 lower:
 	MOVQ       120(AX), DX
-	MOVQ       40(SP), CX
+	MOVQ       32(SP), CX
 	MOVQ       $-1, R9
 	BZHIQ      DX, R9, R9
 	MOVQ       BX, DX
@@ -11656,22 +10831,19 @@ lower:
 	VMOVUPS    128(R9), Y6
 	VMASKMOVPD Y5, Y6, (DX)
 	LEAQ       1(CX)(CX*1), CX
-	MOVQ       CX, 40(SP)
+	MOVQ       CX, 32(SP)
 
 stored:
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 8(SP)
-	MOVQ 192(AX), CX
+	MOVQ 152(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 16(SP)
-	MOVQ 200(AX), CX
+	MOVQ 160(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 24(SP)
-	MOVQ 208(AX), CX
-	SHLQ $0x03, CX
-	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -11679,7 +10851,7 @@ stored:
 
 // func dTileByRow1x8AVX2(t *byte)
 // Requires: AVX, BMI2, CMOV, FMA3, MMX+, POPCNT
-TEXT ·dTileByRow1x8AVX2(SB), NOSPLIT, $56-8
+TEXT ·dTileByRow1x8AVX2(SB), NOSPLIT, $40-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -11689,8 +10861,6 @@ TEXT ·dTileByRow1x8AVX2(SB), NOSPLIT, $56-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
-	MOVQ    152(AX), CX
-	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -11698,7 +10868,7 @@ TEXT ·dTileByRow1x8AVX2(SB), NOSPLIT, $56-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 	MOVQ    72(AX), CX
 	SHLQ    $0x03, CX
 	MOVQ    80(AX), SI
@@ -11714,21 +10884,11 @@ tile:
 	VXORPS     Y1, Y1, Y1
 	MOVQ       BX, DI
 	PREFETCHT0 (DI)
-	MOVQ       32(SP), DI
-	MOVQ       176(AX), R8
-	SHLQ       $0x03, R8
-	MOVQ       96(AX), R10
-	SHRQ       $0x01, R10
-	MOVQ       184(AX), R9
-	CMPQ       R9, R10
-	CMOVQGT    R10, R9
-	SUBQ       R9, R10
-	MOVQ       R10, 48(SP)
-	TESTQ      R9, R9
-	JZ         idle
+	MOVQ       96(AX), DI
+	SHRQ       $0x01, DI
+	JZ         rest
 
 loop:
-	PREFETCHT1   (DI)
 	VMOVUPD      (DX), Y2
 	VMOVUPD      32(DX), Y3
 	VBROADCASTSD (CX), Y4
@@ -11741,20 +10901,12 @@ loop:
 	VFMADD231PD  Y4, Y3, Y1
 	LEAQ         (DX)(SI*2), DX
 	ADDQ         $0x10, CX
-	ADDQ         R8, DI
-	DECQ         R9
+	DECQ         DI
 	JNZ          loop
 
-	// the rounds that fetch nothing touch the argument block
-idle:
-	MOVQ         AX, DI
-	XORQ         R8, R8
-	MOVQ         48(SP), R9
-	MOVQ         $0x00000000, 48(SP)
-	TESTQ        R9, R9
-	JNZ          loop
-	MOVQ         96(AX), R9
-	TESTQ        $0x00000001, R9
+rest:
+	MOVQ         96(AX), DI
+	TESTQ        $0x00000001, DI
 	JZ           done
 	VMOVUPD      (DX), Y2
 	VMOVUPD      32(DX), Y3
@@ -11766,7 +10918,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 216(AX), Y2
+	VBROADCASTSD 168(AX), Y2
 	VMULPD       Y2, Y0, Y0
 	VMULPD       Y2, Y1, Y1
 
@@ -11785,7 +10937,7 @@ scaled:
 wholeadd:
 	TESTQ        $0x00000004, CX
 	JZ           wholebeta
-	VBROADCASTSD 224(AX), Y2
+	VBROADCASTSD 176(AX), Y2
 	MOVQ         BX, CX
 	VFMADD231PD  (CX), Y2, Y0
 	VFMADD231PD  32(CX), Y2, Y1
@@ -11814,7 +10966,7 @@ partial:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 224(AX), Y4
+	VBROADCASTSD 176(AX), Y4
 	MOVQ         BX, DX
 	VMASKMOVPD   (DX), Y2, Y5
 	VFMADD231PD  Y5, Y4, Y0
@@ -11831,7 +10983,7 @@ maskedbeta:
 
 lower:
 	MOVQ       120(AX), DX
-	MOVQ       40(SP), CX
+	MOVQ       32(SP), CX
 	MOVQ       $-1, DI
 	BZHIQ      DX, DI, DI
 	MOVQ       BX, DX
@@ -11847,22 +10999,19 @@ lower:
 	VMASKMOVPD Y0, Y2, (DX)
 	VMASKMOVPD Y1, Y3, 32(DX)
 	LEAQ       1(CX)(CX*1), CX
-	MOVQ       CX, 40(SP)
+	MOVQ       CX, 32(SP)
 
 stored:
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 8(SP)
-	MOVQ 192(AX), CX
+	MOVQ 152(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 16(SP)
-	MOVQ 200(AX), CX
+	MOVQ 160(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 24(SP)
-	MOVQ 208(AX), CX
-	SHLQ $0x03, CX
-	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -11870,7 +11019,7 @@ stored:
 
 // func dTileByRow2x8AVX2(t *byte)
 // Requires: AVX, BMI2, CMOV, FMA3, MMX+, POPCNT
-TEXT ·dTileByRow2x8AVX2(SB), NOSPLIT, $56-8
+TEXT ·dTileByRow2x8AVX2(SB), NOSPLIT, $40-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -11880,8 +11029,6 @@ TEXT ·dTileByRow2x8AVX2(SB), NOSPLIT, $56-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
-	MOVQ    152(AX), CX
-	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -11889,7 +11036,7 @@ TEXT ·dTileByRow2x8AVX2(SB), NOSPLIT, $56-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x03, SI
 	MOVQ    80(AX), DI
@@ -11909,21 +11056,11 @@ tile:
 	PREFETCHT0 (R9)
 	ADDQ       R8, R9
 	PREFETCHT0 (R9)
-	MOVQ       32(SP), R9
-	MOVQ       176(AX), R10
-	SHLQ       $0x03, R10
-	MOVQ       96(AX), R12
-	SHRQ       $0x01, R12
-	MOVQ       184(AX), R11
-	CMPQ       R11, R12
-	CMOVQGT    R12, R11
-	SUBQ       R11, R12
-	MOVQ       R12, 48(SP)
-	TESTQ      R11, R11
-	JZ         idle
+	MOVQ       96(AX), R9
+	SHRQ       $0x01, R9
+	JZ         rest
 
 loop:
-	PREFETCHT1   (R9)
 	VMOVUPD      (DX), Y4
 	VMOVUPD      32(DX), Y5
 	VBROADCASTSD (CX), Y6
@@ -11942,20 +11079,12 @@ loop:
 	VFMADD231PD  Y6, Y5, Y3
 	LEAQ         (DX)(DI*2), DX
 	ADDQ         $0x10, CX
-	ADDQ         R10, R9
-	DECQ         R11
+	DECQ         R9
 	JNZ          loop
 
-	// the rounds that fetch nothing touch the argument block
-idle:
-	MOVQ         AX, R9
-	XORQ         R10, R10
-	MOVQ         48(SP), R11
-	MOVQ         $0x00000000, 48(SP)
-	TESTQ        R11, R11
-	JNZ          loop
-	MOVQ         96(AX), R11
-	TESTQ        $0x00000001, R11
+rest:
+	MOVQ         96(AX), R9
+	TESTQ        $0x00000001, R9
 	JZ           done
 	VMOVUPD      (DX), Y4
 	VMOVUPD      32(DX), Y5
@@ -11970,7 +11099,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 216(AX), Y4
+	VBROADCASTSD 168(AX), Y4
 	VMULPD       Y4, Y0, Y0
 	VMULPD       Y4, Y1, Y1
 	VMULPD       Y4, Y2, Y2
@@ -11994,7 +11123,7 @@ scaled:
 wholeadd:
 	TESTQ        $0x00000004, CX
 	JZ           wholebeta
-	VBROADCASTSD 224(AX), Y4
+	VBROADCASTSD 176(AX), Y4
 	MOVQ         BX, CX
 	VFMADD231PD  (CX), Y4, Y0
 	VFMADD231PD  32(CX), Y4, Y1
@@ -12034,7 +11163,7 @@ partial:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 224(AX), Y6
+	VBROADCASTSD 176(AX), Y6
 	MOVQ         BX, DX
 	VMASKMOVPD   (DX), Y4, Y7
 	VFMADD231PD  Y7, Y6, Y0
@@ -12059,7 +11188,7 @@ maskedbeta:
 
 lower:
 	MOVQ       120(AX), DX
-	MOVQ       40(SP), CX
+	MOVQ       32(SP), CX
 	MOVQ       $-1, R9
 	BZHIQ      DX, R9, R9
 	MOVQ       BX, DX
@@ -12088,22 +11217,19 @@ lower:
 	VMASKMOVPD Y2, Y4, (DX)
 	VMASKMOVPD Y3, Y5, 32(DX)
 	LEAQ       1(CX)(CX*1), CX
-	MOVQ       CX, 40(SP)
+	MOVQ       CX, 32(SP)
 
 stored:
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 8(SP)
-	MOVQ 192(AX), CX
+	MOVQ 152(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 16(SP)
-	MOVQ 200(AX), CX
+	MOVQ 160(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 24(SP)
-	MOVQ 208(AX), CX
-	SHLQ $0x03, CX
-	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -12111,7 +11237,7 @@ stored:
 
 // func dTileByRow3x8AVX2(t *byte)
 // Requires: AVX, BMI2, CMOV, FMA3, MMX+, POPCNT
-TEXT ·dTileByRow3x8AVX2(SB), NOSPLIT, $56-8
+TEXT ·dTileByRow3x8AVX2(SB), NOSPLIT, $40-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -12121,8 +11247,6 @@ TEXT ·dTileByRow3x8AVX2(SB), NOSPLIT, $56-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
-	MOVQ    152(AX), CX
-	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -12130,7 +11254,7 @@ TEXT ·dTileByRow3x8AVX2(SB), NOSPLIT, $56-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x03, SI
 	MOVQ    80(AX), DI
@@ -12154,21 +11278,11 @@ tile:
 	PREFETCHT0 (R9)
 	ADDQ       R8, R9
 	PREFETCHT0 (R9)
-	MOVQ       32(SP), R9
-	MOVQ       176(AX), R10
-	SHLQ       $0x03, R10
-	MOVQ       96(AX), R12
-	SHRQ       $0x01, R12
-	MOVQ       184(AX), R11
-	CMPQ       R11, R12
-	CMOVQGT    R12, R11
-	SUBQ       R11, R12
-	MOVQ       R12, 48(SP)
-	TESTQ      R11, R11
-	JZ         idle
+	MOVQ       96(AX), R9
+	SHRQ       $0x01, R9
+	JZ         rest
 
 loop:
-	PREFETCHT1   (R9)
 	VMOVUPD      (DX), Y6
 	VMOVUPD      32(DX), Y7
 	VBROADCASTSD (CX), Y8
@@ -12193,20 +11307,12 @@ loop:
 	VFMADD231PD  Y8, Y7, Y5
 	LEAQ         (DX)(DI*2), DX
 	ADDQ         $0x10, CX
-	ADDQ         R10, R9
-	DECQ         R11
+	DECQ         R9
 	JNZ          loop
 
-	// the rounds that fetch nothing touch the argument block
-idle:
-	MOVQ         AX, R9
-	XORQ         R10, R10
-	MOVQ         48(SP), R11
-	MOVQ         $0x00000000, 48(SP)
-	TESTQ        R11, R11
-	JNZ          loop
-	MOVQ         96(AX), R11
-	TESTQ        $0x00000001, R11
+rest:
+	MOVQ         96(AX), R9
+	TESTQ        $0x00000001, R9
 	JZ           done
 	VMOVUPD      (DX), Y6
 	VMOVUPD      32(DX), Y7
@@ -12224,7 +11330,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 216(AX), Y6
+	VBROADCASTSD 168(AX), Y6
 	VMULPD       Y6, Y0, Y0
 	VMULPD       Y6, Y1, Y1
 	VMULPD       Y6, Y2, Y2
@@ -12253,7 +11359,7 @@ scaled:
 wholeadd:
 	TESTQ        $0x00000004, CX
 	JZ           wholebeta
-	VBROADCASTSD 224(AX), Y6
+	VBROADCASTSD 176(AX), Y6
 	MOVQ         BX, CX
 	VFMADD231PD  (CX), Y6, Y0
 	VFMADD231PD  32(CX), Y6, Y1
@@ -12304,7 +11410,7 @@ partial:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 224(AX), Y8
+	VBROADCASTSD 176(AX), Y8
 	MOVQ         BX, DX
 	VMASKMOVPD   (DX), Y6, Y9
 	VFMADD231PD  Y9, Y8, Y0
@@ -12337,7 +11443,7 @@ maskedbeta:
 
 lower:
 	MOVQ       120(AX), DX
-	MOVQ       40(SP), CX
+	MOVQ       32(SP), CX
 	MOVQ       $-1, R9
 	BZHIQ      DX, R9, R9
 	MOVQ       BX, DX
@@ -12379,22 +11485,19 @@ lower:
 	VMASKMOVPD Y4, Y6, (DX)
 	VMASKMOVPD Y5, Y7, 32(DX)
 	LEAQ       1(CX)(CX*1), CX
-	MOVQ       CX, 40(SP)
+	MOVQ       CX, 32(SP)
 
 stored:
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 8(SP)
-	MOVQ 192(AX), CX
+	MOVQ 152(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 16(SP)
-	MOVQ 200(AX), CX
+	MOVQ 160(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 24(SP)
-	MOVQ 208(AX), CX
-	SHLQ $0x03, CX
-	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -12402,7 +11505,7 @@ stored:
 
 // func dTileByRow4x8AVX2(t *byte)
 // Requires: AVX, BMI2, CMOV, FMA3, MMX+, POPCNT
-TEXT ·dTileByRow4x8AVX2(SB), NOSPLIT, $56-8
+TEXT ·dTileByRow4x8AVX2(SB), NOSPLIT, $40-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -12412,8 +11515,6 @@ TEXT ·dTileByRow4x8AVX2(SB), NOSPLIT, $56-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
-	MOVQ    152(AX), CX
-	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -12421,7 +11522,7 @@ TEXT ·dTileByRow4x8AVX2(SB), NOSPLIT, $56-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x03, SI
 	MOVQ    80(AX), DI
@@ -12450,21 +11551,11 @@ tile:
 	PREFETCHT0 (R10)
 	ADDQ       R8, R10
 	PREFETCHT0 (R10)
-	MOVQ       32(SP), R10
-	MOVQ       176(AX), R11
-	SHLQ       $0x03, R11
-	MOVQ       96(AX), R13
-	SHRQ       $0x01, R13
-	MOVQ       184(AX), R12
-	CMPQ       R12, R13
-	CMOVQGT    R13, R12
-	SUBQ       R12, R13
-	MOVQ       R13, 48(SP)
-	TESTQ      R12, R12
-	JZ         idle
+	MOVQ       96(AX), R10
+	SHRQ       $0x01, R10
+	JZ         rest
 
 loop:
-	PREFETCHT1   (R10)
 	VMOVUPD      (DX), Y8
 	VMOVUPD      32(DX), Y9
 	VBROADCASTSD (CX), Y10
@@ -12495,20 +11586,12 @@ loop:
 	VFMADD231PD  Y10, Y9, Y7
 	LEAQ         (DX)(DI*2), DX
 	ADDQ         $0x10, CX
-	ADDQ         R11, R10
-	DECQ         R12
+	DECQ         R10
 	JNZ          loop
 
-	// the rounds that fetch nothing touch the argument block
-idle:
-	MOVQ         AX, R10
-	XORQ         R11, R11
-	MOVQ         48(SP), R12
-	MOVQ         $0x00000000, 48(SP)
-	TESTQ        R12, R12
-	JNZ          loop
-	MOVQ         96(AX), R12
-	TESTQ        $0x00000001, R12
+rest:
+	MOVQ         96(AX), R10
+	TESTQ        $0x00000001, R10
 	JZ           done
 	VMOVUPD      (DX), Y8
 	VMOVUPD      32(DX), Y9
@@ -12529,7 +11612,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 216(AX), Y8
+	VBROADCASTSD 168(AX), Y8
 	VMULPD       Y8, Y0, Y0
 	VMULPD       Y8, Y1, Y1
 	VMULPD       Y8, Y2, Y2
@@ -12563,7 +11646,7 @@ scaled:
 wholeadd:
 	TESTQ        $0x00000004, CX
 	JZ           wholebeta
-	VBROADCASTSD 224(AX), Y8
+	VBROADCASTSD 176(AX), Y8
 	MOVQ         BX, CX
 	VFMADD231PD  (CX), Y8, Y0
 	VFMADD231PD  32(CX), Y8, Y1
@@ -12625,7 +11708,7 @@ partial:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 224(AX), Y10
+	VBROADCASTSD 176(AX), Y10
 	MOVQ         BX, DX
 	VMASKMOVPD   (DX), Y8, Y11
 	VFMADD231PD  Y11, Y10, Y0
@@ -12666,7 +11749,7 @@ maskedbeta:
 
 lower:
 	MOVQ       120(AX), DX
-	MOVQ       40(SP), CX
+	MOVQ       32(SP), CX
 	MOVQ       $-1, R10
 	BZHIQ      DX, R10, R10
 	MOVQ       BX, DX
@@ -12721,22 +11804,19 @@ lower:
 	VMASKMOVPD Y6, Y8, (DX)
 	VMASKMOVPD Y7, Y9, 32(DX)
 	LEAQ       1(CX)(CX*1), CX
-	MOVQ       CX, 40(SP)
+	MOVQ       CX, 32(SP)
 
 stored:
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 8(SP)
-	MOVQ 192(AX), CX
+	MOVQ 152(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 16(SP)
-	MOVQ 200(AX), CX
+	MOVQ 160(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 24(SP)
-	MOVQ 208(AX), CX
-	SHLQ $0x03, CX
-	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -12744,7 +11824,7 @@ stored:
 
 // func dTileByRow5x8AVX2(t *byte)
 // Requires: AVX, BMI2, CMOV, FMA3, MMX+, POPCNT
-TEXT ·dTileByRow5x8AVX2(SB), NOSPLIT, $56-8
+TEXT ·dTileByRow5x8AVX2(SB), NOSPLIT, $40-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -12754,8 +11834,6 @@ TEXT ·dTileByRow5x8AVX2(SB), NOSPLIT, $56-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
-	MOVQ    152(AX), CX
-	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -12763,7 +11841,7 @@ TEXT ·dTileByRow5x8AVX2(SB), NOSPLIT, $56-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x03, SI
 	MOVQ    80(AX), DI
@@ -12796,21 +11874,11 @@ tile:
 	PREFETCHT0 (R10)
 	ADDQ       R8, R10
 	PREFETCHT0 (R10)
-	MOVQ       32(SP), R10
-	MOVQ       176(AX), R11
-	SHLQ       $0x03, R11
-	MOVQ       96(AX), R13
-	SHRQ       $0x01, R13
-	MOVQ       184(AX), R12
-	CMPQ       R12, R13
-	CMOVQGT    R13, R12
-	SUBQ       R12, R13
-	MOVQ       R13, 48(SP)
-	TESTQ      R12, R12
-	JZ         idle
+	MOVQ       96(AX), R10
+	SHRQ       $0x01, R10
+	JZ         rest
 
 loop:
-	PREFETCHT1   (R10)
 	VMOVUPD      (DX), Y10
 	VMOVUPD      32(DX), Y11
 	VBROADCASTSD (CX), Y12
@@ -12847,20 +11915,12 @@ loop:
 	VFMADD231PD  Y12, Y11, Y9
 	LEAQ         (DX)(DI*2), DX
 	ADDQ         $0x10, CX
-	ADDQ         R11, R10
-	DECQ         R12
+	DECQ         R10
 	JNZ          loop
 
-	// the rounds that fetch nothing touch the argument block
-idle:
-	MOVQ         AX, R10
-	XORQ         R11, R11
-	MOVQ         48(SP), R12
-	MOVQ         $0x00000000, 48(SP)
-	TESTQ        R12, R12
-	JNZ          loop
-	MOVQ         96(AX), R12
-	TESTQ        $0x00000001, R12
+rest:
+	MOVQ         96(AX), R10
+	TESTQ        $0x00000001, R10
 	JZ           done
 	VMOVUPD      (DX), Y10
 	VMOVUPD      32(DX), Y11
@@ -12884,7 +11944,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 216(AX), Y10
+	VBROADCASTSD 168(AX), Y10
 	VMULPD       Y10, Y0, Y0
 	VMULPD       Y10, Y1, Y1
 	VMULPD       Y10, Y2, Y2
@@ -12923,7 +11983,7 @@ scaled:
 wholeadd:
 	TESTQ        $0x00000004, CX
 	JZ           wholebeta
-	VBROADCASTSD 224(AX), Y10
+	VBROADCASTSD 176(AX), Y10
 	MOVQ         BX, CX
 	VFMADD231PD  (CX), Y10, Y0
 	VFMADD231PD  32(CX), Y10, Y1
@@ -12996,7 +12056,7 @@ partial:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 224(AX), Y12
+	VBROADCASTSD 176(AX), Y12
 	MOVQ         BX, DX
 	VMASKMOVPD   (DX), Y10, Y13
 	VFMADD231PD  Y13, Y12, Y0
@@ -13045,7 +12105,7 @@ maskedbeta:
 
 lower:
 	MOVQ       120(AX), DX
-	MOVQ       40(SP), CX
+	MOVQ       32(SP), CX
 	MOVQ       $-1, R10
 	BZHIQ      DX, R10, R10
 	MOVQ       BX, DX
@@ -13113,22 +12173,19 @@ lower:
 	VMASKMOVPD Y8, Y10, (DX)
 	VMASKMOVPD Y9, Y11, 32(DX)
 	LEAQ       1(CX)(CX*1), CX
-	MOVQ       CX, 40(SP)
+	MOVQ       CX, 32(SP)
 
 stored:
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 8(SP)
-	MOVQ 192(AX), CX
+	MOVQ 152(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 16(SP)
-	MOVQ 200(AX), CX
+	MOVQ 160(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 24(SP)
-	MOVQ 208(AX), CX
-	SHLQ $0x03, CX
-	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -13136,7 +12193,7 @@ stored:
 
 // func dTileByRow6x8AVX2(t *byte)
 // Requires: AVX, BMI2, CMOV, FMA3, MMX+, POPCNT
-TEXT ·dTileByRow6x8AVX2(SB), NOSPLIT, $56-8
+TEXT ·dTileByRow6x8AVX2(SB), NOSPLIT, $40-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -13146,8 +12203,6 @@ TEXT ·dTileByRow6x8AVX2(SB), NOSPLIT, $56-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
-	MOVQ    152(AX), CX
-	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -13155,7 +12210,7 @@ TEXT ·dTileByRow6x8AVX2(SB), NOSPLIT, $56-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x03, SI
 	MOVQ    80(AX), DI
@@ -13194,21 +12249,11 @@ tile:
 	PREFETCHT0 (R11)
 	ADDQ       R8, R11
 	PREFETCHT0 (R11)
-	MOVQ       32(SP), R11
-	MOVQ       176(AX), R12
-	SHLQ       $0x03, R12
-	MOVQ       96(AX), R14
-	SHRQ       $0x01, R14
-	MOVQ       184(AX), R13
-	CMPQ       R13, R14
-	CMOVQGT    R14, R13
-	SUBQ       R13, R14
-	MOVQ       R14, 48(SP)
-	TESTQ      R13, R13
-	JZ         idle
+	MOVQ       96(AX), R11
+	SHRQ       $0x01, R11
+	JZ         rest
 
 loop:
-	PREFETCHT1   (R11)
 	VMOVUPD      (DX), Y12
 	VMOVUPD      32(DX), Y13
 	VBROADCASTSD (CX), Y14
@@ -13252,20 +12297,12 @@ loop:
 	LEAQ         (DX)(DI*2), DX
 	ADDQ         $0x10, CX
 	ADDQ         $0x10, R10
-	ADDQ         R12, R11
-	DECQ         R13
+	DECQ         R11
 	JNZ          loop
 
-	// the rounds that fetch nothing touch the argument block
-idle:
-	MOVQ         AX, R11
-	XORQ         R12, R12
-	MOVQ         48(SP), R13
-	MOVQ         $0x00000000, 48(SP)
-	TESTQ        R13, R13
-	JNZ          loop
-	MOVQ         96(AX), R13
-	TESTQ        $0x00000001, R13
+rest:
+	MOVQ         96(AX), R11
+	TESTQ        $0x00000001, R11
 	JZ           done
 	VMOVUPD      (DX), Y12
 	VMOVUPD      32(DX), Y13
@@ -13292,7 +12329,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 216(AX), Y12
+	VBROADCASTSD 168(AX), Y12
 	VMULPD       Y12, Y0, Y0
 	VMULPD       Y12, Y1, Y1
 	VMULPD       Y12, Y2, Y2
@@ -13336,7 +12373,7 @@ scaled:
 wholeadd:
 	TESTQ        $0x00000004, CX
 	JZ           wholebeta
-	VBROADCASTSD 224(AX), Y12
+	VBROADCASTSD 176(AX), Y12
 	MOVQ         BX, CX
 	VFMADD231PD  (CX), Y12, Y0
 	VFMADD231PD  32(CX), Y12, Y1
@@ -13420,7 +12457,7 @@ partial:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 224(AX), Y14
+	VBROADCASTSD 176(AX), Y14
 	MOVQ         BX, DX
 	VMASKMOVPD   (DX), Y12, Y15
 	VFMADD231PD  Y15, Y14, Y0
@@ -13477,7 +12514,7 @@ maskedbeta:
 
 lower:
 	MOVQ       120(AX), DX
-	MOVQ       40(SP), CX
+	MOVQ       32(SP), CX
 	MOVQ       $-1, R10
 	BZHIQ      DX, R10, R10
 	MOVQ       BX, DX
@@ -13558,22 +12595,19 @@ lower:
 	VMASKMOVPD Y10, Y12, (DX)
 	VMASKMOVPD Y11, Y13, 32(DX)
 	LEAQ       1(CX)(CX*1), CX
-	MOVQ       CX, 40(SP)
+	MOVQ       CX, 32(SP)
 
 stored:
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 8(SP)
-	MOVQ 192(AX), CX
+	MOVQ 152(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 16(SP)
-	MOVQ 200(AX), CX
+	MOVQ 160(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 24(SP)
-	MOVQ 208(AX), CX
-	SHLQ $0x03, CX
-	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -13581,7 +12615,7 @@ stored:
 
 // func dTileByCol1x8AVX2(t *byte)
 // Requires: AVX, BMI2, CMOV, FMA3, MMX+, POPCNT
-TEXT ·dTileByCol1x8AVX2(SB), NOSPLIT, $56-8
+TEXT ·dTileByCol1x8AVX2(SB), NOSPLIT, $40-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -13591,8 +12625,6 @@ TEXT ·dTileByCol1x8AVX2(SB), NOSPLIT, $56-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
-	MOVQ    152(AX), CX
-	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -13600,7 +12632,7 @@ TEXT ·dTileByCol1x8AVX2(SB), NOSPLIT, $56-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x03, SI
 	MOVQ    80(AX), DI
@@ -13616,21 +12648,11 @@ tile:
 	VXORPS     Y1, Y1, Y1
 	MOVQ       BX, R8
 	PREFETCHT0 (R8)
-	MOVQ       32(SP), R8
-	MOVQ       176(AX), R9
-	SHLQ       $0x03, R9
-	MOVQ       96(AX), R11
-	SHRQ       $0x01, R11
-	MOVQ       184(AX), R10
-	CMPQ       R10, R11
-	CMOVQGT    R11, R10
-	SUBQ       R10, R11
-	MOVQ       R11, 48(SP)
-	TESTQ      R10, R10
-	JZ         idle
+	MOVQ       96(AX), R8
+	SHRQ       $0x01, R8
+	JZ         rest
 
 loop:
-	PREFETCHT1   (R8)
 	VMOVUPD      (DX), Y2
 	VMOVUPD      32(DX), Y3
 	VBROADCASTSD (CX), Y4
@@ -13643,20 +12665,12 @@ loop:
 	VFMADD231PD  Y4, Y3, Y1
 	LEAQ         (DX)(DI*2), DX
 	LEAQ         (CX)(SI*2), CX
-	ADDQ         R9, R8
-	DECQ         R10
+	DECQ         R8
 	JNZ          loop
 
-	// the rounds that fetch nothing touch the argument block
-idle:
-	MOVQ         AX, R8
-	XORQ         R9, R9
-	MOVQ         48(SP), R10
-	MOVQ         $0x00000000, 48(SP)
-	TESTQ        R10, R10
-	JNZ          loop
-	MOVQ         96(AX), R10
-	TESTQ        $0x00000001, R10
+rest:
+	MOVQ         96(AX), R8
+	TESTQ        $0x00000001, R8
 	JZ           done
 	VMOVUPD      (DX), Y2
 	VMOVUPD      32(DX), Y3
@@ -13668,7 +12682,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 216(AX), Y2
+	VBROADCASTSD 168(AX), Y2
 	VMULPD       Y2, Y0, Y0
 	VMULPD       Y2, Y1, Y1
 
@@ -13687,7 +12701,7 @@ scaled:
 wholeadd:
 	TESTQ        $0x00000004, CX
 	JZ           wholebeta
-	VBROADCASTSD 224(AX), Y2
+	VBROADCASTSD 176(AX), Y2
 	MOVQ         BX, CX
 	VFMADD231PD  (CX), Y2, Y0
 	VFMADD231PD  32(CX), Y2, Y1
@@ -13716,7 +12730,7 @@ partial:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 224(AX), Y4
+	VBROADCASTSD 176(AX), Y4
 	MOVQ         BX, DX
 	VMASKMOVPD   (DX), Y2, Y5
 	VFMADD231PD  Y5, Y4, Y0
@@ -13733,7 +12747,7 @@ maskedbeta:
 
 lower:
 	MOVQ       120(AX), DX
-	MOVQ       40(SP), CX
+	MOVQ       32(SP), CX
 	MOVQ       $-1, R8
 	BZHIQ      DX, R8, R8
 	MOVQ       BX, DX
@@ -13749,22 +12763,19 @@ lower:
 	VMASKMOVPD Y0, Y2, (DX)
 	VMASKMOVPD Y1, Y3, 32(DX)
 	LEAQ       1(CX)(CX*1), CX
-	MOVQ       CX, 40(SP)
+	MOVQ       CX, 32(SP)
 
 stored:
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 8(SP)
-	MOVQ 192(AX), CX
+	MOVQ 152(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 16(SP)
-	MOVQ 200(AX), CX
+	MOVQ 160(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 24(SP)
-	MOVQ 208(AX), CX
-	SHLQ $0x03, CX
-	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -13772,7 +12783,7 @@ stored:
 
 // func dTileByCol2x8AVX2(t *byte)
 // Requires: AVX, BMI2, CMOV, FMA3, MMX+, POPCNT
-TEXT ·dTileByCol2x8AVX2(SB), NOSPLIT, $56-8
+TEXT ·dTileByCol2x8AVX2(SB), NOSPLIT, $40-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -13782,8 +12793,6 @@ TEXT ·dTileByCol2x8AVX2(SB), NOSPLIT, $56-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
-	MOVQ    152(AX), CX
-	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -13791,7 +12800,7 @@ TEXT ·dTileByCol2x8AVX2(SB), NOSPLIT, $56-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x03, SI
 	MOVQ    80(AX), DI
@@ -13811,21 +12820,11 @@ tile:
 	PREFETCHT0 (R9)
 	ADDQ       R8, R9
 	PREFETCHT0 (R9)
-	MOVQ       32(SP), R9
-	MOVQ       176(AX), R10
-	SHLQ       $0x03, R10
-	MOVQ       96(AX), R12
-	SHRQ       $0x01, R12
-	MOVQ       184(AX), R11
-	CMPQ       R11, R12
-	CMOVQGT    R12, R11
-	SUBQ       R11, R12
-	MOVQ       R12, 48(SP)
-	TESTQ      R11, R11
-	JZ         idle
+	MOVQ       96(AX), R9
+	SHRQ       $0x01, R9
+	JZ         rest
 
 loop:
-	PREFETCHT1   (R9)
 	VMOVUPD      (DX), Y4
 	VMOVUPD      32(DX), Y5
 	VBROADCASTSD (CX), Y6
@@ -13844,20 +12843,12 @@ loop:
 	VFMADD231PD  Y6, Y5, Y3
 	LEAQ         (DX)(DI*2), DX
 	LEAQ         (CX)(SI*2), CX
-	ADDQ         R10, R9
-	DECQ         R11
+	DECQ         R9
 	JNZ          loop
 
-	// the rounds that fetch nothing touch the argument block
-idle:
-	MOVQ         AX, R9
-	XORQ         R10, R10
-	MOVQ         48(SP), R11
-	MOVQ         $0x00000000, 48(SP)
-	TESTQ        R11, R11
-	JNZ          loop
-	MOVQ         96(AX), R11
-	TESTQ        $0x00000001, R11
+rest:
+	MOVQ         96(AX), R9
+	TESTQ        $0x00000001, R9
 	JZ           done
 	VMOVUPD      (DX), Y4
 	VMOVUPD      32(DX), Y5
@@ -13872,7 +12863,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 216(AX), Y4
+	VBROADCASTSD 168(AX), Y4
 	VMULPD       Y4, Y0, Y0
 	VMULPD       Y4, Y1, Y1
 	VMULPD       Y4, Y2, Y2
@@ -13896,7 +12887,7 @@ scaled:
 wholeadd:
 	TESTQ        $0x00000004, CX
 	JZ           wholebeta
-	VBROADCASTSD 224(AX), Y4
+	VBROADCASTSD 176(AX), Y4
 	MOVQ         BX, CX
 	VFMADD231PD  (CX), Y4, Y0
 	VFMADD231PD  32(CX), Y4, Y1
@@ -13936,7 +12927,7 @@ partial:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 224(AX), Y6
+	VBROADCASTSD 176(AX), Y6
 	MOVQ         BX, DX
 	VMASKMOVPD   (DX), Y4, Y7
 	VFMADD231PD  Y7, Y6, Y0
@@ -13961,7 +12952,7 @@ maskedbeta:
 
 lower:
 	MOVQ       120(AX), DX
-	MOVQ       40(SP), CX
+	MOVQ       32(SP), CX
 	MOVQ       $-1, R9
 	BZHIQ      DX, R9, R9
 	MOVQ       BX, DX
@@ -13990,22 +12981,19 @@ lower:
 	VMASKMOVPD Y2, Y4, (DX)
 	VMASKMOVPD Y3, Y5, 32(DX)
 	LEAQ       1(CX)(CX*1), CX
-	MOVQ       CX, 40(SP)
+	MOVQ       CX, 32(SP)
 
 stored:
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 8(SP)
-	MOVQ 192(AX), CX
+	MOVQ 152(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 16(SP)
-	MOVQ 200(AX), CX
+	MOVQ 160(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 24(SP)
-	MOVQ 208(AX), CX
-	SHLQ $0x03, CX
-	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -14013,7 +13001,7 @@ stored:
 
 // func dTileByCol3x8AVX2(t *byte)
 // Requires: AVX, BMI2, CMOV, FMA3, MMX+, POPCNT
-TEXT ·dTileByCol3x8AVX2(SB), NOSPLIT, $56-8
+TEXT ·dTileByCol3x8AVX2(SB), NOSPLIT, $40-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -14023,8 +13011,6 @@ TEXT ·dTileByCol3x8AVX2(SB), NOSPLIT, $56-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
-	MOVQ    152(AX), CX
-	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -14032,7 +13018,7 @@ TEXT ·dTileByCol3x8AVX2(SB), NOSPLIT, $56-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x03, SI
 	MOVQ    80(AX), DI
@@ -14056,21 +13042,11 @@ tile:
 	PREFETCHT0 (R9)
 	ADDQ       R8, R9
 	PREFETCHT0 (R9)
-	MOVQ       32(SP), R9
-	MOVQ       176(AX), R10
-	SHLQ       $0x03, R10
-	MOVQ       96(AX), R12
-	SHRQ       $0x01, R12
-	MOVQ       184(AX), R11
-	CMPQ       R11, R12
-	CMOVQGT    R12, R11
-	SUBQ       R11, R12
-	MOVQ       R12, 48(SP)
-	TESTQ      R11, R11
-	JZ         idle
+	MOVQ       96(AX), R9
+	SHRQ       $0x01, R9
+	JZ         rest
 
 loop:
-	PREFETCHT1   (R9)
 	VMOVUPD      (DX), Y6
 	VMOVUPD      32(DX), Y7
 	VBROADCASTSD (CX), Y8
@@ -14095,20 +13071,12 @@ loop:
 	VFMADD231PD  Y8, Y7, Y5
 	LEAQ         (DX)(DI*2), DX
 	LEAQ         (CX)(SI*2), CX
-	ADDQ         R10, R9
-	DECQ         R11
+	DECQ         R9
 	JNZ          loop
 
-	// the rounds that fetch nothing touch the argument block
-idle:
-	MOVQ         AX, R9
-	XORQ         R10, R10
-	MOVQ         48(SP), R11
-	MOVQ         $0x00000000, 48(SP)
-	TESTQ        R11, R11
-	JNZ          loop
-	MOVQ         96(AX), R11
-	TESTQ        $0x00000001, R11
+rest:
+	MOVQ         96(AX), R9
+	TESTQ        $0x00000001, R9
 	JZ           done
 	VMOVUPD      (DX), Y6
 	VMOVUPD      32(DX), Y7
@@ -14126,7 +13094,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 216(AX), Y6
+	VBROADCASTSD 168(AX), Y6
 	VMULPD       Y6, Y0, Y0
 	VMULPD       Y6, Y1, Y1
 	VMULPD       Y6, Y2, Y2
@@ -14155,7 +13123,7 @@ scaled:
 wholeadd:
 	TESTQ        $0x00000004, CX
 	JZ           wholebeta
-	VBROADCASTSD 224(AX), Y6
+	VBROADCASTSD 176(AX), Y6
 	MOVQ         BX, CX
 	VFMADD231PD  (CX), Y6, Y0
 	VFMADD231PD  32(CX), Y6, Y1
@@ -14206,7 +13174,7 @@ partial:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 224(AX), Y8
+	VBROADCASTSD 176(AX), Y8
 	MOVQ         BX, DX
 	VMASKMOVPD   (DX), Y6, Y9
 	VFMADD231PD  Y9, Y8, Y0
@@ -14239,7 +13207,7 @@ maskedbeta:
 
 lower:
 	MOVQ       120(AX), DX
-	MOVQ       40(SP), CX
+	MOVQ       32(SP), CX
 	MOVQ       $-1, R9
 	BZHIQ      DX, R9, R9
 	MOVQ       BX, DX
@@ -14281,22 +13249,19 @@ lower:
 	VMASKMOVPD Y4, Y6, (DX)
 	VMASKMOVPD Y5, Y7, 32(DX)
 	LEAQ       1(CX)(CX*1), CX
-	MOVQ       CX, 40(SP)
+	MOVQ       CX, 32(SP)
 
 stored:
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 8(SP)
-	MOVQ 192(AX), CX
+	MOVQ 152(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 16(SP)
-	MOVQ 200(AX), CX
+	MOVQ 160(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 24(SP)
-	MOVQ 208(AX), CX
-	SHLQ $0x03, CX
-	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -14304,7 +13269,7 @@ stored:
 
 // func dTileByCol4x8AVX2(t *byte)
 // Requires: AVX, BMI2, CMOV, FMA3, MMX+, POPCNT
-TEXT ·dTileByCol4x8AVX2(SB), NOSPLIT, $56-8
+TEXT ·dTileByCol4x8AVX2(SB), NOSPLIT, $40-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -14314,8 +13279,6 @@ TEXT ·dTileByCol4x8AVX2(SB), NOSPLIT, $56-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
-	MOVQ    152(AX), CX
-	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -14323,7 +13286,7 @@ TEXT ·dTileByCol4x8AVX2(SB), NOSPLIT, $56-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x03, SI
 	MOVQ    80(AX), DI
@@ -14351,21 +13314,11 @@ tile:
 	PREFETCHT0 (R9)
 	ADDQ       R8, R9
 	PREFETCHT0 (R9)
-	MOVQ       32(SP), R9
-	MOVQ       176(AX), R10
-	SHLQ       $0x03, R10
-	MOVQ       96(AX), R12
-	SHRQ       $0x01, R12
-	MOVQ       184(AX), R11
-	CMPQ       R11, R12
-	CMOVQGT    R12, R11
-	SUBQ       R11, R12
-	MOVQ       R12, 48(SP)
-	TESTQ      R11, R11
-	JZ         idle
+	MOVQ       96(AX), R9
+	SHRQ       $0x01, R9
+	JZ         rest
 
 loop:
-	PREFETCHT1   (R9)
 	VMOVUPD      (DX), Y8
 	VMOVUPD      32(DX), Y9
 	VBROADCASTSD (CX), Y10
@@ -14396,20 +13349,12 @@ loop:
 	VFMADD231PD  Y10, Y9, Y7
 	LEAQ         (DX)(DI*2), DX
 	LEAQ         (CX)(SI*2), CX
-	ADDQ         R10, R9
-	DECQ         R11
+	DECQ         R9
 	JNZ          loop
 
-	// the rounds that fetch nothing touch the argument block
-idle:
-	MOVQ         AX, R9
-	XORQ         R10, R10
-	MOVQ         48(SP), R11
-	MOVQ         $0x00000000, 48(SP)
-	TESTQ        R11, R11
-	JNZ          loop
-	MOVQ         96(AX), R11
-	TESTQ        $0x00000001, R11
+rest:
+	MOVQ         96(AX), R9
+	TESTQ        $0x00000001, R9
 	JZ           done
 	VMOVUPD      (DX), Y8
 	VMOVUPD      32(DX), Y9
@@ -14430,7 +13375,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 216(AX), Y8
+	VBROADCASTSD 168(AX), Y8
 	VMULPD       Y8, Y0, Y0
 	VMULPD       Y8, Y1, Y1
 	VMULPD       Y8, Y2, Y2
@@ -14464,7 +13409,7 @@ scaled:
 wholeadd:
 	TESTQ        $0x00000004, CX
 	JZ           wholebeta
-	VBROADCASTSD 224(AX), Y8
+	VBROADCASTSD 176(AX), Y8
 	MOVQ         BX, CX
 	VFMADD231PD  (CX), Y8, Y0
 	VFMADD231PD  32(CX), Y8, Y1
@@ -14526,7 +13471,7 @@ partial:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 224(AX), Y10
+	VBROADCASTSD 176(AX), Y10
 	MOVQ         BX, DX
 	VMASKMOVPD   (DX), Y8, Y11
 	VFMADD231PD  Y11, Y10, Y0
@@ -14567,7 +13512,7 @@ maskedbeta:
 
 lower:
 	MOVQ       120(AX), DX
-	MOVQ       40(SP), CX
+	MOVQ       32(SP), CX
 	MOVQ       $-1, R9
 	BZHIQ      DX, R9, R9
 	MOVQ       BX, DX
@@ -14622,22 +13567,19 @@ lower:
 	VMASKMOVPD Y6, Y8, (DX)
 	VMASKMOVPD Y7, Y9, 32(DX)
 	LEAQ       1(CX)(CX*1), CX
-	MOVQ       CX, 40(SP)
+	MOVQ       CX, 32(SP)
 
 stored:
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 8(SP)
-	MOVQ 192(AX), CX
+	MOVQ 152(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 16(SP)
-	MOVQ 200(AX), CX
+	MOVQ 160(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 24(SP)
-	MOVQ 208(AX), CX
-	SHLQ $0x03, CX
-	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -14645,7 +13587,7 @@ stored:
 
 // func dTileByCol5x8AVX2(t *byte)
 // Requires: AVX, BMI2, CMOV, FMA3, MMX+, POPCNT
-TEXT ·dTileByCol5x8AVX2(SB), NOSPLIT, $56-8
+TEXT ·dTileByCol5x8AVX2(SB), NOSPLIT, $40-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -14655,8 +13597,6 @@ TEXT ·dTileByCol5x8AVX2(SB), NOSPLIT, $56-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
-	MOVQ    152(AX), CX
-	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -14664,7 +13604,7 @@ TEXT ·dTileByCol5x8AVX2(SB), NOSPLIT, $56-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x03, SI
 	MOVQ    80(AX), DI
@@ -14696,21 +13636,11 @@ tile:
 	PREFETCHT0 (R9)
 	ADDQ       R8, R9
 	PREFETCHT0 (R9)
-	MOVQ       32(SP), R9
-	MOVQ       176(AX), R10
-	SHLQ       $0x03, R10
-	MOVQ       96(AX), R12
-	SHRQ       $0x01, R12
-	MOVQ       184(AX), R11
-	CMPQ       R11, R12
-	CMOVQGT    R12, R11
-	SUBQ       R11, R12
-	MOVQ       R12, 48(SP)
-	TESTQ      R11, R11
-	JZ         idle
+	MOVQ       96(AX), R9
+	SHRQ       $0x01, R9
+	JZ         rest
 
 loop:
-	PREFETCHT1   (R9)
 	VMOVUPD      (DX), Y10
 	VMOVUPD      32(DX), Y11
 	VBROADCASTSD (CX), Y12
@@ -14747,20 +13677,12 @@ loop:
 	VFMADD231PD  Y12, Y11, Y9
 	LEAQ         (DX)(DI*2), DX
 	LEAQ         (CX)(SI*2), CX
-	ADDQ         R10, R9
-	DECQ         R11
+	DECQ         R9
 	JNZ          loop
 
-	// the rounds that fetch nothing touch the argument block
-idle:
-	MOVQ         AX, R9
-	XORQ         R10, R10
-	MOVQ         48(SP), R11
-	MOVQ         $0x00000000, 48(SP)
-	TESTQ        R11, R11
-	JNZ          loop
-	MOVQ         96(AX), R11
-	TESTQ        $0x00000001, R11
+rest:
+	MOVQ         96(AX), R9
+	TESTQ        $0x00000001, R9
 	JZ           done
 	VMOVUPD      (DX), Y10
 	VMOVUPD      32(DX), Y11
@@ -14784,7 +13706,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 216(AX), Y10
+	VBROADCASTSD 168(AX), Y10
 	VMULPD       Y10, Y0, Y0
 	VMULPD       Y10, Y1, Y1
 	VMULPD       Y10, Y2, Y2
@@ -14823,7 +13745,7 @@ scaled:
 wholeadd:
 	TESTQ        $0x00000004, CX
 	JZ           wholebeta
-	VBROADCASTSD 224(AX), Y10
+	VBROADCASTSD 176(AX), Y10
 	MOVQ         BX, CX
 	VFMADD231PD  (CX), Y10, Y0
 	VFMADD231PD  32(CX), Y10, Y1
@@ -14896,7 +13818,7 @@ partial:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 224(AX), Y12
+	VBROADCASTSD 176(AX), Y12
 	MOVQ         BX, DX
 	VMASKMOVPD   (DX), Y10, Y13
 	VFMADD231PD  Y13, Y12, Y0
@@ -14945,7 +13867,7 @@ maskedbeta:
 
 lower:
 	MOVQ       120(AX), DX
-	MOVQ       40(SP), CX
+	MOVQ       32(SP), CX
 	MOVQ       $-1, R9
 	BZHIQ      DX, R9, R9
 	MOVQ       BX, DX
@@ -15013,22 +13935,19 @@ lower:
 	VMASKMOVPD Y8, Y10, (DX)
 	VMASKMOVPD Y9, Y11, 32(DX)
 	LEAQ       1(CX)(CX*1), CX
-	MOVQ       CX, 40(SP)
+	MOVQ       CX, 32(SP)
 
 stored:
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 8(SP)
-	MOVQ 192(AX), CX
+	MOVQ 152(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 16(SP)
-	MOVQ 200(AX), CX
+	MOVQ 160(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 24(SP)
-	MOVQ 208(AX), CX
-	SHLQ $0x03, CX
-	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -15036,7 +13955,7 @@ stored:
 
 // func dTileByCol6x8AVX2(t *byte)
 // Requires: AVX, BMI2, CMOV, FMA3, MMX+, POPCNT
-TEXT ·dTileByCol6x8AVX2(SB), NOSPLIT, $56-8
+TEXT ·dTileByCol6x8AVX2(SB), NOSPLIT, $40-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -15046,8 +13965,6 @@ TEXT ·dTileByCol6x8AVX2(SB), NOSPLIT, $56-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
-	MOVQ    152(AX), CX
-	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -15055,7 +13972,7 @@ TEXT ·dTileByCol6x8AVX2(SB), NOSPLIT, $56-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x03, SI
 	MOVQ    80(AX), DI
@@ -15091,21 +14008,11 @@ tile:
 	PREFETCHT0 (R9)
 	ADDQ       R8, R9
 	PREFETCHT0 (R9)
-	MOVQ       32(SP), R9
-	MOVQ       176(AX), R10
-	SHLQ       $0x03, R10
-	MOVQ       96(AX), R12
-	SHRQ       $0x01, R12
-	MOVQ       184(AX), R11
-	CMPQ       R11, R12
-	CMOVQGT    R12, R11
-	SUBQ       R11, R12
-	MOVQ       R12, 48(SP)
-	TESTQ      R11, R11
-	JZ         idle
+	MOVQ       96(AX), R9
+	SHRQ       $0x01, R9
+	JZ         rest
 
 loop:
-	PREFETCHT1   (R9)
 	VMOVUPD      (DX), Y12
 	VMOVUPD      32(DX), Y13
 	VBROADCASTSD (CX), Y14
@@ -15148,20 +14055,12 @@ loop:
 	VFMADD231PD  Y14, Y13, Y11
 	LEAQ         (DX)(DI*2), DX
 	LEAQ         (CX)(SI*2), CX
-	ADDQ         R10, R9
-	DECQ         R11
+	DECQ         R9
 	JNZ          loop
 
-	// the rounds that fetch nothing touch the argument block
-idle:
-	MOVQ         AX, R9
-	XORQ         R10, R10
-	MOVQ         48(SP), R11
-	MOVQ         $0x00000000, 48(SP)
-	TESTQ        R11, R11
-	JNZ          loop
-	MOVQ         96(AX), R11
-	TESTQ        $0x00000001, R11
+rest:
+	MOVQ         96(AX), R9
+	TESTQ        $0x00000001, R9
 	JZ           done
 	VMOVUPD      (DX), Y12
 	VMOVUPD      32(DX), Y13
@@ -15188,7 +14087,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 216(AX), Y12
+	VBROADCASTSD 168(AX), Y12
 	VMULPD       Y12, Y0, Y0
 	VMULPD       Y12, Y1, Y1
 	VMULPD       Y12, Y2, Y2
@@ -15232,7 +14131,7 @@ scaled:
 wholeadd:
 	TESTQ        $0x00000004, CX
 	JZ           wholebeta
-	VBROADCASTSD 224(AX), Y12
+	VBROADCASTSD 176(AX), Y12
 	MOVQ         BX, CX
 	VFMADD231PD  (CX), Y12, Y0
 	VFMADD231PD  32(CX), Y12, Y1
@@ -15316,7 +14215,7 @@ partial:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 224(AX), Y14
+	VBROADCASTSD 176(AX), Y14
 	MOVQ         BX, DX
 	VMASKMOVPD   (DX), Y12, Y15
 	VFMADD231PD  Y15, Y14, Y0
@@ -15373,7 +14272,7 @@ maskedbeta:
 
 lower:
 	MOVQ       120(AX), DX
-	MOVQ       40(SP), CX
+	MOVQ       32(SP), CX
 	MOVQ       $-1, R9
 	BZHIQ      DX, R9, R9
 	MOVQ       BX, DX
@@ -15454,22 +14353,19 @@ lower:
 	VMASKMOVPD Y10, Y12, (DX)
 	VMASKMOVPD Y11, Y13, 32(DX)
 	LEAQ       1(CX)(CX*1), CX
-	MOVQ       CX, 40(SP)
+	MOVQ       CX, 32(SP)
 
 stored:
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 8(SP)
-	MOVQ 192(AX), CX
+	MOVQ 152(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 16(SP)
-	MOVQ 200(AX), CX
+	MOVQ 160(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 24(SP)
-	MOVQ 208(AX), CX
-	SHLQ $0x03, CX
-	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER

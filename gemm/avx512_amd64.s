@@ -6,7 +6,7 @@
 
 // func sTileByRow1x16AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·sTileByRow1x16AVX512(SB), NOSPLIT, $56-8
+TEXT ·sTileByRow1x16AVX512(SB), NOSPLIT, $40-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -16,8 +16,6 @@ TEXT ·sTileByRow1x16AVX512(SB), NOSPLIT, $56-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
-	MOVQ    152(AX), CX
-	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -25,7 +23,7 @@ TEXT ·sTileByRow1x16AVX512(SB), NOSPLIT, $56-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 	MOVQ    72(AX), CX
 	SHLQ    $0x02, CX
 	MOVQ    80(AX), SI
@@ -40,41 +38,23 @@ tile:
 	VPXORD     Z0, Z0, Z0
 	MOVQ       BX, DI
 	PREFETCHT0 (DI)
-	MOVQ       32(SP), DI
-	MOVQ       176(AX), R8
-	SHLQ       $0x02, R8
-	MOVQ       96(AX), R10
-	SHRQ       $0x01, R10
-	MOVQ       184(AX), R9
-	CMPQ       R9, R10
-	CMOVQGT    R10, R9
-	SUBQ       R9, R10
-	MOVQ       R10, 48(SP)
-	TESTQ      R9, R9
-	JZ         idle
+	MOVQ       96(AX), DI
+	SHRQ       $0x01, DI
+	JZ         rest
 
 loop:
-	PREFETCHT1       (DI)
 	VMOVUPS          (DX), Z1
 	VFMADD231PS.BCST (CX), Z1, Z0
 	VMOVUPS          (DX)(SI*1), Z1
 	VFMADD231PS.BCST 4(CX), Z1, Z0
 	LEAQ             (DX)(SI*2), DX
 	ADDQ             $0x08, CX
-	ADDQ             R8, DI
-	DECQ             R9
+	DECQ             DI
 	JNZ              loop
 
-	// the rounds that fetch nothing touch the argument block
-idle:
-	MOVQ             AX, DI
-	XORQ             R8, R8
-	MOVQ             48(SP), R9
-	MOVQ             $0x00000000, 48(SP)
-	TESTQ            R9, R9
-	JNZ              loop
-	MOVQ             96(AX), R9
-	TESTQ            $0x00000001, R9
+rest:
+	MOVQ             96(AX), DI
+	TESTQ            $0x00000001, DI
 	JZ               done
 	VMOVUPS          (DX), Z1
 	VFMADD231PS.BCST (CX), Z1, Z0
@@ -83,7 +63,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 216(AX), Z1
+	VBROADCASTSS 168(AX), Z1
 	VMULPS       Z1, Z0, Z0
 
 scaled:
@@ -99,7 +79,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 220(AX), Z1
+	VBROADCASTSS 172(AX), Z1
 	MOVQ         BX, DX
 	VFMADD231PS  (DX), Z1, K1, Z0
 
@@ -112,7 +92,7 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    40(SP), DX
+	MOVQ    32(SP), DX
 	MOVQ    $-1, DI
 	BZHIQ   CX, DI, DI
 	MOVQ    BX, CX
@@ -122,22 +102,19 @@ lower:
 	KMOVW   BX, K1
 	VMOVUPS Z0, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 
 stored:
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 8(SP)
-	MOVQ 192(AX), CX
+	MOVQ 152(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 16(SP)
-	MOVQ 200(AX), CX
+	MOVQ 160(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 24(SP)
-	MOVQ 208(AX), CX
-	SHLQ $0x02, CX
-	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -145,7 +122,7 @@ stored:
 
 // func sTileByRow2x16AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·sTileByRow2x16AVX512(SB), NOSPLIT, $56-8
+TEXT ·sTileByRow2x16AVX512(SB), NOSPLIT, $40-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -155,8 +132,6 @@ TEXT ·sTileByRow2x16AVX512(SB), NOSPLIT, $56-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
-	MOVQ    152(AX), CX
-	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -164,7 +139,7 @@ TEXT ·sTileByRow2x16AVX512(SB), NOSPLIT, $56-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x02, SI
 	MOVQ    80(AX), DI
@@ -182,21 +157,11 @@ tile:
 	PREFETCHT0 (R9)
 	ADDQ       R8, R9
 	PREFETCHT0 (R9)
-	MOVQ       32(SP), R9
-	MOVQ       176(AX), R10
-	SHLQ       $0x02, R10
-	MOVQ       96(AX), R12
-	SHRQ       $0x01, R12
-	MOVQ       184(AX), R11
-	CMPQ       R11, R12
-	CMOVQGT    R12, R11
-	SUBQ       R11, R12
-	MOVQ       R12, 48(SP)
-	TESTQ      R11, R11
-	JZ         idle
+	MOVQ       96(AX), R9
+	SHRQ       $0x01, R9
+	JZ         rest
 
 loop:
-	PREFETCHT1       (R9)
 	VMOVUPS          (DX), Z2
 	VFMADD231PS.BCST (CX), Z2, Z0
 	VFMADD231PS.BCST (CX)(SI*1), Z2, Z1
@@ -205,20 +170,12 @@ loop:
 	VFMADD231PS.BCST 4(CX)(SI*1), Z2, Z1
 	LEAQ             (DX)(DI*2), DX
 	ADDQ             $0x08, CX
-	ADDQ             R10, R9
-	DECQ             R11
+	DECQ             R9
 	JNZ              loop
 
-	// the rounds that fetch nothing touch the argument block
-idle:
-	MOVQ             AX, R9
-	XORQ             R10, R10
-	MOVQ             48(SP), R11
-	MOVQ             $0x00000000, 48(SP)
-	TESTQ            R11, R11
-	JNZ              loop
-	MOVQ             96(AX), R11
-	TESTQ            $0x00000001, R11
+rest:
+	MOVQ             96(AX), R9
+	TESTQ            $0x00000001, R9
 	JZ               done
 	VMOVUPS          (DX), Z2
 	VFMADD231PS.BCST (CX), Z2, Z0
@@ -228,7 +185,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 216(AX), Z2
+	VBROADCASTSS 168(AX), Z2
 	VMULPS       Z2, Z0, Z0
 	VMULPS       Z2, Z1, Z1
 
@@ -247,7 +204,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 220(AX), Z2
+	VBROADCASTSS 172(AX), Z2
 	MOVQ         BX, DX
 	VFMADD231PS  (DX), Z2, K1, Z0
 	ADDQ         R8, DX
@@ -264,7 +221,7 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    40(SP), DX
+	MOVQ    32(SP), DX
 	MOVQ    $-1, R9
 	BZHIQ   CX, R9, R9
 	MOVQ    BX, CX
@@ -281,22 +238,19 @@ lower:
 	KMOVW   BX, K1
 	VMOVUPS Z1, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 
 stored:
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 8(SP)
-	MOVQ 192(AX), CX
+	MOVQ 152(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 16(SP)
-	MOVQ 200(AX), CX
+	MOVQ 160(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 24(SP)
-	MOVQ 208(AX), CX
-	SHLQ $0x02, CX
-	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -304,7 +258,7 @@ stored:
 
 // func sTileByRow3x16AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·sTileByRow3x16AVX512(SB), NOSPLIT, $56-8
+TEXT ·sTileByRow3x16AVX512(SB), NOSPLIT, $40-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -314,8 +268,6 @@ TEXT ·sTileByRow3x16AVX512(SB), NOSPLIT, $56-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
-	MOVQ    152(AX), CX
-	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -323,7 +275,7 @@ TEXT ·sTileByRow3x16AVX512(SB), NOSPLIT, $56-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x02, SI
 	MOVQ    80(AX), DI
@@ -344,21 +296,11 @@ tile:
 	PREFETCHT0 (R9)
 	ADDQ       R8, R9
 	PREFETCHT0 (R9)
-	MOVQ       32(SP), R9
-	MOVQ       176(AX), R10
-	SHLQ       $0x02, R10
-	MOVQ       96(AX), R12
-	SHRQ       $0x01, R12
-	MOVQ       184(AX), R11
-	CMPQ       R11, R12
-	CMOVQGT    R12, R11
-	SUBQ       R11, R12
-	MOVQ       R12, 48(SP)
-	TESTQ      R11, R11
-	JZ         idle
+	MOVQ       96(AX), R9
+	SHRQ       $0x01, R9
+	JZ         rest
 
 loop:
-	PREFETCHT1       (R9)
 	VMOVUPS          (DX), Z3
 	VFMADD231PS.BCST (CX), Z3, Z0
 	VFMADD231PS.BCST (CX)(SI*1), Z3, Z1
@@ -369,20 +311,12 @@ loop:
 	VFMADD231PS.BCST 4(CX)(SI*2), Z3, Z2
 	LEAQ             (DX)(DI*2), DX
 	ADDQ             $0x08, CX
-	ADDQ             R10, R9
-	DECQ             R11
+	DECQ             R9
 	JNZ              loop
 
-	// the rounds that fetch nothing touch the argument block
-idle:
-	MOVQ             AX, R9
-	XORQ             R10, R10
-	MOVQ             48(SP), R11
-	MOVQ             $0x00000000, 48(SP)
-	TESTQ            R11, R11
-	JNZ              loop
-	MOVQ             96(AX), R11
-	TESTQ            $0x00000001, R11
+rest:
+	MOVQ             96(AX), R9
+	TESTQ            $0x00000001, R9
 	JZ               done
 	VMOVUPS          (DX), Z3
 	VFMADD231PS.BCST (CX), Z3, Z0
@@ -393,7 +327,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 216(AX), Z3
+	VBROADCASTSS 168(AX), Z3
 	VMULPS       Z3, Z0, Z0
 	VMULPS       Z3, Z1, Z1
 	VMULPS       Z3, Z2, Z2
@@ -415,7 +349,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 220(AX), Z3
+	VBROADCASTSS 172(AX), Z3
 	MOVQ         BX, DX
 	VFMADD231PS  (DX), Z3, K1, Z0
 	ADDQ         R8, DX
@@ -436,7 +370,7 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    40(SP), DX
+	MOVQ    32(SP), DX
 	MOVQ    $-1, R9
 	BZHIQ   CX, R9, R9
 	MOVQ    BX, CX
@@ -460,22 +394,19 @@ lower:
 	KMOVW   BX, K1
 	VMOVUPS Z2, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 
 stored:
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 8(SP)
-	MOVQ 192(AX), CX
+	MOVQ 152(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 16(SP)
-	MOVQ 200(AX), CX
+	MOVQ 160(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 24(SP)
-	MOVQ 208(AX), CX
-	SHLQ $0x02, CX
-	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -483,7 +414,7 @@ stored:
 
 // func sTileByRow4x16AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·sTileByRow4x16AVX512(SB), NOSPLIT, $56-8
+TEXT ·sTileByRow4x16AVX512(SB), NOSPLIT, $40-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -493,8 +424,6 @@ TEXT ·sTileByRow4x16AVX512(SB), NOSPLIT, $56-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
-	MOVQ    152(AX), CX
-	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -502,7 +431,7 @@ TEXT ·sTileByRow4x16AVX512(SB), NOSPLIT, $56-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x02, SI
 	MOVQ    80(AX), DI
@@ -527,21 +456,11 @@ tile:
 	PREFETCHT0 (R10)
 	ADDQ       R8, R10
 	PREFETCHT0 (R10)
-	MOVQ       32(SP), R10
-	MOVQ       176(AX), R11
-	SHLQ       $0x02, R11
-	MOVQ       96(AX), R13
-	SHRQ       $0x01, R13
-	MOVQ       184(AX), R12
-	CMPQ       R12, R13
-	CMOVQGT    R13, R12
-	SUBQ       R12, R13
-	MOVQ       R13, 48(SP)
-	TESTQ      R12, R12
-	JZ         idle
+	MOVQ       96(AX), R10
+	SHRQ       $0x01, R10
+	JZ         rest
 
 loop:
-	PREFETCHT1       (R10)
 	VMOVUPS          (DX), Z4
 	VFMADD231PS.BCST (CX), Z4, Z0
 	VFMADD231PS.BCST (CX)(SI*1), Z4, Z1
@@ -554,20 +473,12 @@ loop:
 	VFMADD231PS.BCST 4(CX)(R9*1), Z4, Z3
 	LEAQ             (DX)(DI*2), DX
 	ADDQ             $0x08, CX
-	ADDQ             R11, R10
-	DECQ             R12
+	DECQ             R10
 	JNZ              loop
 
-	// the rounds that fetch nothing touch the argument block
-idle:
-	MOVQ             AX, R10
-	XORQ             R11, R11
-	MOVQ             48(SP), R12
-	MOVQ             $0x00000000, 48(SP)
-	TESTQ            R12, R12
-	JNZ              loop
-	MOVQ             96(AX), R12
-	TESTQ            $0x00000001, R12
+rest:
+	MOVQ             96(AX), R10
+	TESTQ            $0x00000001, R10
 	JZ               done
 	VMOVUPS          (DX), Z4
 	VFMADD231PS.BCST (CX), Z4, Z0
@@ -579,7 +490,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 216(AX), Z4
+	VBROADCASTSS 168(AX), Z4
 	VMULPS       Z4, Z0, Z0
 	VMULPS       Z4, Z1, Z1
 	VMULPS       Z4, Z2, Z2
@@ -604,7 +515,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 220(AX), Z4
+	VBROADCASTSS 172(AX), Z4
 	MOVQ         BX, DX
 	VFMADD231PS  (DX), Z4, K1, Z0
 	ADDQ         R8, DX
@@ -629,7 +540,7 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    40(SP), DX
+	MOVQ    32(SP), DX
 	MOVQ    $-1, R10
 	BZHIQ   CX, R10, R10
 	MOVQ    BX, CX
@@ -660,22 +571,19 @@ lower:
 	KMOVW   BX, K1
 	VMOVUPS Z3, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 
 stored:
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 8(SP)
-	MOVQ 192(AX), CX
+	MOVQ 152(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 16(SP)
-	MOVQ 200(AX), CX
+	MOVQ 160(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 24(SP)
-	MOVQ 208(AX), CX
-	SHLQ $0x02, CX
-	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -683,7 +591,7 @@ stored:
 
 // func sTileByRow5x16AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·sTileByRow5x16AVX512(SB), NOSPLIT, $56-8
+TEXT ·sTileByRow5x16AVX512(SB), NOSPLIT, $40-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -693,8 +601,6 @@ TEXT ·sTileByRow5x16AVX512(SB), NOSPLIT, $56-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
-	MOVQ    152(AX), CX
-	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -702,7 +608,7 @@ TEXT ·sTileByRow5x16AVX512(SB), NOSPLIT, $56-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x02, SI
 	MOVQ    80(AX), DI
@@ -730,21 +636,11 @@ tile:
 	PREFETCHT0 (R10)
 	ADDQ       R8, R10
 	PREFETCHT0 (R10)
-	MOVQ       32(SP), R10
-	MOVQ       176(AX), R11
-	SHLQ       $0x02, R11
-	MOVQ       96(AX), R13
-	SHRQ       $0x01, R13
-	MOVQ       184(AX), R12
-	CMPQ       R12, R13
-	CMOVQGT    R13, R12
-	SUBQ       R12, R13
-	MOVQ       R13, 48(SP)
-	TESTQ      R12, R12
-	JZ         idle
+	MOVQ       96(AX), R10
+	SHRQ       $0x01, R10
+	JZ         rest
 
 loop:
-	PREFETCHT1       (R10)
 	VMOVUPS          (DX), Z5
 	VFMADD231PS.BCST (CX), Z5, Z0
 	VFMADD231PS.BCST (CX)(SI*1), Z5, Z1
@@ -759,20 +655,12 @@ loop:
 	VFMADD231PS.BCST 4(CX)(SI*4), Z5, Z4
 	LEAQ             (DX)(DI*2), DX
 	ADDQ             $0x08, CX
-	ADDQ             R11, R10
-	DECQ             R12
+	DECQ             R10
 	JNZ              loop
 
-	// the rounds that fetch nothing touch the argument block
-idle:
-	MOVQ             AX, R10
-	XORQ             R11, R11
-	MOVQ             48(SP), R12
-	MOVQ             $0x00000000, 48(SP)
-	TESTQ            R12, R12
-	JNZ              loop
-	MOVQ             96(AX), R12
-	TESTQ            $0x00000001, R12
+rest:
+	MOVQ             96(AX), R10
+	TESTQ            $0x00000001, R10
 	JZ               done
 	VMOVUPS          (DX), Z5
 	VFMADD231PS.BCST (CX), Z5, Z0
@@ -785,7 +673,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 216(AX), Z5
+	VBROADCASTSS 168(AX), Z5
 	VMULPS       Z5, Z0, Z0
 	VMULPS       Z5, Z1, Z1
 	VMULPS       Z5, Z2, Z2
@@ -813,7 +701,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 220(AX), Z5
+	VBROADCASTSS 172(AX), Z5
 	MOVQ         BX, DX
 	VFMADD231PS  (DX), Z5, K1, Z0
 	ADDQ         R8, DX
@@ -842,7 +730,7 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    40(SP), DX
+	MOVQ    32(SP), DX
 	MOVQ    $-1, R10
 	BZHIQ   CX, R10, R10
 	MOVQ    BX, CX
@@ -880,22 +768,19 @@ lower:
 	KMOVW   BX, K1
 	VMOVUPS Z4, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 
 stored:
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 8(SP)
-	MOVQ 192(AX), CX
+	MOVQ 152(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 16(SP)
-	MOVQ 200(AX), CX
+	MOVQ 160(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 24(SP)
-	MOVQ 208(AX), CX
-	SHLQ $0x02, CX
-	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -903,7 +788,7 @@ stored:
 
 // func sTileByRow6x16AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·sTileByRow6x16AVX512(SB), NOSPLIT, $56-8
+TEXT ·sTileByRow6x16AVX512(SB), NOSPLIT, $40-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -913,8 +798,6 @@ TEXT ·sTileByRow6x16AVX512(SB), NOSPLIT, $56-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
-	MOVQ    152(AX), CX
-	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -922,7 +805,7 @@ TEXT ·sTileByRow6x16AVX512(SB), NOSPLIT, $56-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x02, SI
 	MOVQ    80(AX), DI
@@ -955,21 +838,11 @@ tile:
 	PREFETCHT0 (R11)
 	ADDQ       R8, R11
 	PREFETCHT0 (R11)
-	MOVQ       32(SP), R11
-	MOVQ       176(AX), R12
-	SHLQ       $0x02, R12
-	MOVQ       96(AX), R14
-	SHRQ       $0x01, R14
-	MOVQ       184(AX), R13
-	CMPQ       R13, R14
-	CMOVQGT    R14, R13
-	SUBQ       R13, R14
-	MOVQ       R14, 48(SP)
-	TESTQ      R13, R13
-	JZ         idle
+	MOVQ       96(AX), R11
+	SHRQ       $0x01, R11
+	JZ         rest
 
 loop:
-	PREFETCHT1       (R11)
 	VMOVUPS          (DX), Z6
 	VFMADD231PS.BCST (CX), Z6, Z0
 	VFMADD231PS.BCST (CX)(SI*1), Z6, Z1
@@ -987,20 +860,12 @@ loop:
 	LEAQ             (DX)(DI*2), DX
 	ADDQ             $0x08, CX
 	ADDQ             $0x08, R10
-	ADDQ             R12, R11
-	DECQ             R13
+	DECQ             R11
 	JNZ              loop
 
-	// the rounds that fetch nothing touch the argument block
-idle:
-	MOVQ             AX, R11
-	XORQ             R12, R12
-	MOVQ             48(SP), R13
-	MOVQ             $0x00000000, 48(SP)
-	TESTQ            R13, R13
-	JNZ              loop
-	MOVQ             96(AX), R13
-	TESTQ            $0x00000001, R13
+rest:
+	MOVQ             96(AX), R11
+	TESTQ            $0x00000001, R11
 	JZ               done
 	VMOVUPS          (DX), Z6
 	VFMADD231PS.BCST (CX), Z6, Z0
@@ -1014,7 +879,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 216(AX), Z6
+	VBROADCASTSS 168(AX), Z6
 	VMULPS       Z6, Z0, Z0
 	VMULPS       Z6, Z1, Z1
 	VMULPS       Z6, Z2, Z2
@@ -1045,7 +910,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 220(AX), Z6
+	VBROADCASTSS 172(AX), Z6
 	MOVQ         BX, DX
 	VFMADD231PS  (DX), Z6, K1, Z0
 	ADDQ         R8, DX
@@ -1078,7 +943,7 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    40(SP), DX
+	MOVQ    32(SP), DX
 	MOVQ    $-1, R10
 	BZHIQ   CX, R10, R10
 	MOVQ    BX, CX
@@ -1123,22 +988,19 @@ lower:
 	KMOVW   BX, K1
 	VMOVUPS Z5, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 
 stored:
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 8(SP)
-	MOVQ 192(AX), CX
+	MOVQ 152(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 16(SP)
-	MOVQ 200(AX), CX
+	MOVQ 160(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 24(SP)
-	MOVQ 208(AX), CX
-	SHLQ $0x02, CX
-	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -1146,7 +1008,7 @@ stored:
 
 // func sTileByRow7x16AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·sTileByRow7x16AVX512(SB), NOSPLIT, $56-8
+TEXT ·sTileByRow7x16AVX512(SB), NOSPLIT, $40-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -1156,8 +1018,6 @@ TEXT ·sTileByRow7x16AVX512(SB), NOSPLIT, $56-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
-	MOVQ    152(AX), CX
-	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -1165,7 +1025,7 @@ TEXT ·sTileByRow7x16AVX512(SB), NOSPLIT, $56-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x02, SI
 	MOVQ    80(AX), DI
@@ -1201,21 +1061,11 @@ tile:
 	PREFETCHT0 (R11)
 	ADDQ       R8, R11
 	PREFETCHT0 (R11)
-	MOVQ       32(SP), R11
-	MOVQ       176(AX), R12
-	SHLQ       $0x02, R12
-	MOVQ       96(AX), R14
-	SHRQ       $0x01, R14
-	MOVQ       184(AX), R13
-	CMPQ       R13, R14
-	CMOVQGT    R14, R13
-	SUBQ       R13, R14
-	MOVQ       R14, 48(SP)
-	TESTQ      R13, R13
-	JZ         idle
+	MOVQ       96(AX), R11
+	SHRQ       $0x01, R11
+	JZ         rest
 
 loop:
-	PREFETCHT1       (R11)
 	VMOVUPS          (DX), Z7
 	VFMADD231PS.BCST (CX), Z7, Z0
 	VFMADD231PS.BCST (CX)(SI*1), Z7, Z1
@@ -1235,20 +1085,12 @@ loop:
 	LEAQ             (DX)(DI*2), DX
 	ADDQ             $0x08, CX
 	ADDQ             $0x08, R10
-	ADDQ             R12, R11
-	DECQ             R13
+	DECQ             R11
 	JNZ              loop
 
-	// the rounds that fetch nothing touch the argument block
-idle:
-	MOVQ             AX, R11
-	XORQ             R12, R12
-	MOVQ             48(SP), R13
-	MOVQ             $0x00000000, 48(SP)
-	TESTQ            R13, R13
-	JNZ              loop
-	MOVQ             96(AX), R13
-	TESTQ            $0x00000001, R13
+rest:
+	MOVQ             96(AX), R11
+	TESTQ            $0x00000001, R11
 	JZ               done
 	VMOVUPS          (DX), Z7
 	VFMADD231PS.BCST (CX), Z7, Z0
@@ -1263,7 +1105,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 216(AX), Z7
+	VBROADCASTSS 168(AX), Z7
 	VMULPS       Z7, Z0, Z0
 	VMULPS       Z7, Z1, Z1
 	VMULPS       Z7, Z2, Z2
@@ -1297,7 +1139,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 220(AX), Z7
+	VBROADCASTSS 172(AX), Z7
 	MOVQ         BX, DX
 	VFMADD231PS  (DX), Z7, K1, Z0
 	ADDQ         R8, DX
@@ -1334,7 +1176,7 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    40(SP), DX
+	MOVQ    32(SP), DX
 	MOVQ    $-1, R10
 	BZHIQ   CX, R10, R10
 	MOVQ    BX, CX
@@ -1386,22 +1228,19 @@ lower:
 	KMOVW   BX, K1
 	VMOVUPS Z6, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 
 stored:
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 8(SP)
-	MOVQ 192(AX), CX
+	MOVQ 152(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 16(SP)
-	MOVQ 200(AX), CX
+	MOVQ 160(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 24(SP)
-	MOVQ 208(AX), CX
-	SHLQ $0x02, CX
-	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -1409,7 +1248,7 @@ stored:
 
 // func sTileByRow8x16AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·sTileByRow8x16AVX512(SB), NOSPLIT, $56-8
+TEXT ·sTileByRow8x16AVX512(SB), NOSPLIT, $40-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -1419,8 +1258,6 @@ TEXT ·sTileByRow8x16AVX512(SB), NOSPLIT, $56-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
-	MOVQ    152(AX), CX
-	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -1428,7 +1265,7 @@ TEXT ·sTileByRow8x16AVX512(SB), NOSPLIT, $56-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x02, SI
 	MOVQ    80(AX), DI
@@ -1467,21 +1304,11 @@ tile:
 	PREFETCHT0 (R11)
 	ADDQ       R8, R11
 	PREFETCHT0 (R11)
-	MOVQ       32(SP), R11
-	MOVQ       176(AX), R12
-	SHLQ       $0x02, R12
-	MOVQ       96(AX), R14
-	SHRQ       $0x01, R14
-	MOVQ       184(AX), R13
-	CMPQ       R13, R14
-	CMOVQGT    R14, R13
-	SUBQ       R13, R14
-	MOVQ       R14, 48(SP)
-	TESTQ      R13, R13
-	JZ         idle
+	MOVQ       96(AX), R11
+	SHRQ       $0x01, R11
+	JZ         rest
 
 loop:
-	PREFETCHT1       (R11)
 	VMOVUPS          (DX), Z8
 	VFMADD231PS.BCST (CX), Z8, Z0
 	VFMADD231PS.BCST (CX)(SI*1), Z8, Z1
@@ -1503,20 +1330,12 @@ loop:
 	LEAQ             (DX)(DI*2), DX
 	ADDQ             $0x08, CX
 	ADDQ             $0x08, R10
-	ADDQ             R12, R11
-	DECQ             R13
+	DECQ             R11
 	JNZ              loop
 
-	// the rounds that fetch nothing touch the argument block
-idle:
-	MOVQ             AX, R11
-	XORQ             R12, R12
-	MOVQ             48(SP), R13
-	MOVQ             $0x00000000, 48(SP)
-	TESTQ            R13, R13
-	JNZ              loop
-	MOVQ             96(AX), R13
-	TESTQ            $0x00000001, R13
+rest:
+	MOVQ             96(AX), R11
+	TESTQ            $0x00000001, R11
 	JZ               done
 	VMOVUPS          (DX), Z8
 	VFMADD231PS.BCST (CX), Z8, Z0
@@ -1532,7 +1351,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 216(AX), Z8
+	VBROADCASTSS 168(AX), Z8
 	VMULPS       Z8, Z0, Z0
 	VMULPS       Z8, Z1, Z1
 	VMULPS       Z8, Z2, Z2
@@ -1569,7 +1388,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 220(AX), Z8
+	VBROADCASTSS 172(AX), Z8
 	MOVQ         BX, DX
 	VFMADD231PS  (DX), Z8, K1, Z0
 	ADDQ         R8, DX
@@ -1610,7 +1429,7 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    40(SP), DX
+	MOVQ    32(SP), DX
 	MOVQ    $-1, R10
 	BZHIQ   CX, R10, R10
 	MOVQ    BX, CX
@@ -1669,22 +1488,19 @@ lower:
 	KMOVW   BX, K1
 	VMOVUPS Z7, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 
 stored:
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 8(SP)
-	MOVQ 192(AX), CX
+	MOVQ 152(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 16(SP)
-	MOVQ 200(AX), CX
+	MOVQ 160(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 24(SP)
-	MOVQ 208(AX), CX
-	SHLQ $0x02, CX
-	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -1692,7 +1508,7 @@ stored:
 
 // func sTileByRow9x16AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·sTileByRow9x16AVX512(SB), NOSPLIT, $56-8
+TEXT ·sTileByRow9x16AVX512(SB), NOSPLIT, $40-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -1702,8 +1518,6 @@ TEXT ·sTileByRow9x16AVX512(SB), NOSPLIT, $56-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
-	MOVQ    152(AX), CX
-	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -1711,7 +1525,7 @@ TEXT ·sTileByRow9x16AVX512(SB), NOSPLIT, $56-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x02, SI
 	MOVQ    80(AX), DI
@@ -1753,21 +1567,11 @@ tile:
 	PREFETCHT0 (R11)
 	ADDQ       R8, R11
 	PREFETCHT0 (R11)
-	MOVQ       32(SP), R11
-	MOVQ       176(AX), R12
-	SHLQ       $0x02, R12
-	MOVQ       96(AX), R14
-	SHRQ       $0x01, R14
-	MOVQ       184(AX), R13
-	CMPQ       R13, R14
-	CMOVQGT    R14, R13
-	SUBQ       R13, R14
-	MOVQ       R14, 48(SP)
-	TESTQ      R13, R13
-	JZ         idle
+	MOVQ       96(AX), R11
+	SHRQ       $0x01, R11
+	JZ         rest
 
 loop:
-	PREFETCHT1       (R11)
 	VMOVUPS          (DX), Z9
 	VFMADD231PS.BCST (CX), Z9, Z0
 	VFMADD231PS.BCST (CX)(SI*1), Z9, Z1
@@ -1791,20 +1595,12 @@ loop:
 	LEAQ             (DX)(DI*2), DX
 	ADDQ             $0x08, CX
 	ADDQ             $0x08, R10
-	ADDQ             R12, R11
-	DECQ             R13
+	DECQ             R11
 	JNZ              loop
 
-	// the rounds that fetch nothing touch the argument block
-idle:
-	MOVQ             AX, R11
-	XORQ             R12, R12
-	MOVQ             48(SP), R13
-	MOVQ             $0x00000000, 48(SP)
-	TESTQ            R13, R13
-	JNZ              loop
-	MOVQ             96(AX), R13
-	TESTQ            $0x00000001, R13
+rest:
+	MOVQ             96(AX), R11
+	TESTQ            $0x00000001, R11
 	JZ               done
 	VMOVUPS          (DX), Z9
 	VFMADD231PS.BCST (CX), Z9, Z0
@@ -1821,7 +1617,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 216(AX), Z9
+	VBROADCASTSS 168(AX), Z9
 	VMULPS       Z9, Z0, Z0
 	VMULPS       Z9, Z1, Z1
 	VMULPS       Z9, Z2, Z2
@@ -1861,7 +1657,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 220(AX), Z9
+	VBROADCASTSS 172(AX), Z9
 	MOVQ         BX, DX
 	VFMADD231PS  (DX), Z9, K1, Z0
 	ADDQ         R8, DX
@@ -1906,7 +1702,7 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    40(SP), DX
+	MOVQ    32(SP), DX
 	MOVQ    $-1, R10
 	BZHIQ   CX, R10, R10
 	MOVQ    BX, CX
@@ -1972,22 +1768,19 @@ lower:
 	KMOVW   BX, K1
 	VMOVUPS Z8, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 
 stored:
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 8(SP)
-	MOVQ 192(AX), CX
+	MOVQ 152(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 16(SP)
-	MOVQ 200(AX), CX
+	MOVQ 160(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 24(SP)
-	MOVQ 208(AX), CX
-	SHLQ $0x02, CX
-	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -1995,7 +1788,7 @@ stored:
 
 // func sTileByRow10x16AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·sTileByRow10x16AVX512(SB), NOSPLIT, $56-8
+TEXT ·sTileByRow10x16AVX512(SB), NOSPLIT, $40-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -2005,8 +1798,6 @@ TEXT ·sTileByRow10x16AVX512(SB), NOSPLIT, $56-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
-	MOVQ    152(AX), CX
-	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -2014,7 +1805,7 @@ TEXT ·sTileByRow10x16AVX512(SB), NOSPLIT, $56-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x02, SI
 	MOVQ    80(AX), DI
@@ -2059,21 +1850,11 @@ tile:
 	PREFETCHT0 (R11)
 	ADDQ       R8, R11
 	PREFETCHT0 (R11)
-	MOVQ       32(SP), R11
-	MOVQ       176(AX), R12
-	SHLQ       $0x02, R12
-	MOVQ       96(AX), R14
-	SHRQ       $0x01, R14
-	MOVQ       184(AX), R13
-	CMPQ       R13, R14
-	CMOVQGT    R14, R13
-	SUBQ       R13, R14
-	MOVQ       R14, 48(SP)
-	TESTQ      R13, R13
-	JZ         idle
+	MOVQ       96(AX), R11
+	SHRQ       $0x01, R11
+	JZ         rest
 
 loop:
-	PREFETCHT1       (R11)
 	VMOVUPS          (DX), Z10
 	VFMADD231PS.BCST (CX), Z10, Z0
 	VFMADD231PS.BCST (CX)(SI*1), Z10, Z1
@@ -2099,20 +1880,12 @@ loop:
 	LEAQ             (DX)(DI*2), DX
 	ADDQ             $0x08, CX
 	ADDQ             $0x08, R10
-	ADDQ             R12, R11
-	DECQ             R13
+	DECQ             R11
 	JNZ              loop
 
-	// the rounds that fetch nothing touch the argument block
-idle:
-	MOVQ             AX, R11
-	XORQ             R12, R12
-	MOVQ             48(SP), R13
-	MOVQ             $0x00000000, 48(SP)
-	TESTQ            R13, R13
-	JNZ              loop
-	MOVQ             96(AX), R13
-	TESTQ            $0x00000001, R13
+rest:
+	MOVQ             96(AX), R11
+	TESTQ            $0x00000001, R11
 	JZ               done
 	VMOVUPS          (DX), Z10
 	VFMADD231PS.BCST (CX), Z10, Z0
@@ -2130,7 +1903,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 216(AX), Z10
+	VBROADCASTSS 168(AX), Z10
 	VMULPS       Z10, Z0, Z0
 	VMULPS       Z10, Z1, Z1
 	VMULPS       Z10, Z2, Z2
@@ -2173,7 +1946,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 220(AX), Z10
+	VBROADCASTSS 172(AX), Z10
 	MOVQ         BX, DX
 	VFMADD231PS  (DX), Z10, K1, Z0
 	ADDQ         R8, DX
@@ -2222,7 +1995,7 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    40(SP), DX
+	MOVQ    32(SP), DX
 	MOVQ    $-1, R10
 	BZHIQ   CX, R10, R10
 	MOVQ    BX, CX
@@ -2295,22 +2068,19 @@ lower:
 	KMOVW   BX, K1
 	VMOVUPS Z9, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 
 stored:
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 8(SP)
-	MOVQ 192(AX), CX
+	MOVQ 152(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 16(SP)
-	MOVQ 200(AX), CX
+	MOVQ 160(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 24(SP)
-	MOVQ 208(AX), CX
-	SHLQ $0x02, CX
-	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -2318,7 +2088,7 @@ stored:
 
 // func sTileByRow11x16AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·sTileByRow11x16AVX512(SB), NOSPLIT, $56-8
+TEXT ·sTileByRow11x16AVX512(SB), NOSPLIT, $40-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -2328,8 +2098,6 @@ TEXT ·sTileByRow11x16AVX512(SB), NOSPLIT, $56-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
-	MOVQ    152(AX), CX
-	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -2337,7 +2105,7 @@ TEXT ·sTileByRow11x16AVX512(SB), NOSPLIT, $56-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x02, SI
 	MOVQ    80(AX), DI
@@ -2387,21 +2155,11 @@ tile:
 	PREFETCHT0 (R12)
 	ADDQ       R8, R12
 	PREFETCHT0 (R12)
-	MOVQ       32(SP), R12
-	MOVQ       176(AX), R13
-	SHLQ       $0x02, R13
-	MOVQ       96(AX), R15
-	SHRQ       $0x01, R15
-	MOVQ       184(AX), R14
-	CMPQ       R14, R15
-	CMOVQGT    R15, R14
-	SUBQ       R14, R15
-	MOVQ       R15, 48(SP)
-	TESTQ      R14, R14
-	JZ         idle
+	MOVQ       96(AX), R12
+	SHRQ       $0x01, R12
+	JZ         rest
 
 loop:
-	PREFETCHT1       (R12)
 	VMOVUPS          (DX), Z11
 	VFMADD231PS.BCST (CX), Z11, Z0
 	VFMADD231PS.BCST (CX)(SI*1), Z11, Z1
@@ -2430,20 +2188,12 @@ loop:
 	ADDQ             $0x08, CX
 	ADDQ             $0x08, R10
 	ADDQ             $0x08, R11
-	ADDQ             R13, R12
-	DECQ             R14
+	DECQ             R12
 	JNZ              loop
 
-	// the rounds that fetch nothing touch the argument block
-idle:
-	MOVQ             AX, R12
-	XORQ             R13, R13
-	MOVQ             48(SP), R14
-	MOVQ             $0x00000000, 48(SP)
-	TESTQ            R14, R14
-	JNZ              loop
-	MOVQ             96(AX), R14
-	TESTQ            $0x00000001, R14
+rest:
+	MOVQ             96(AX), R12
+	TESTQ            $0x00000001, R12
 	JZ               done
 	VMOVUPS          (DX), Z11
 	VFMADD231PS.BCST (CX), Z11, Z0
@@ -2462,7 +2212,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 216(AX), Z11
+	VBROADCASTSS 168(AX), Z11
 	VMULPS       Z11, Z0, Z0
 	VMULPS       Z11, Z1, Z1
 	VMULPS       Z11, Z2, Z2
@@ -2508,7 +2258,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 220(AX), Z11
+	VBROADCASTSS 172(AX), Z11
 	MOVQ         BX, DX
 	VFMADD231PS  (DX), Z11, K1, Z0
 	ADDQ         R8, DX
@@ -2561,7 +2311,7 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    40(SP), DX
+	MOVQ    32(SP), DX
 	MOVQ    $-1, R10
 	BZHIQ   CX, R10, R10
 	MOVQ    BX, CX
@@ -2641,22 +2391,19 @@ lower:
 	KMOVW   BX, K1
 	VMOVUPS Z10, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 
 stored:
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 8(SP)
-	MOVQ 192(AX), CX
+	MOVQ 152(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 16(SP)
-	MOVQ 200(AX), CX
+	MOVQ 160(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 24(SP)
-	MOVQ 208(AX), CX
-	SHLQ $0x02, CX
-	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -2664,7 +2411,7 @@ stored:
 
 // func sTileByRow12x16AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·sTileByRow12x16AVX512(SB), NOSPLIT, $56-8
+TEXT ·sTileByRow12x16AVX512(SB), NOSPLIT, $40-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -2674,8 +2421,6 @@ TEXT ·sTileByRow12x16AVX512(SB), NOSPLIT, $56-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
-	MOVQ    152(AX), CX
-	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -2683,7 +2428,7 @@ TEXT ·sTileByRow12x16AVX512(SB), NOSPLIT, $56-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x02, SI
 	MOVQ    80(AX), DI
@@ -2736,21 +2481,11 @@ tile:
 	PREFETCHT0 (R12)
 	ADDQ       R8, R12
 	PREFETCHT0 (R12)
-	MOVQ       32(SP), R12
-	MOVQ       176(AX), R13
-	SHLQ       $0x02, R13
-	MOVQ       96(AX), R15
-	SHRQ       $0x01, R15
-	MOVQ       184(AX), R14
-	CMPQ       R14, R15
-	CMOVQGT    R15, R14
-	SUBQ       R14, R15
-	MOVQ       R15, 48(SP)
-	TESTQ      R14, R14
-	JZ         idle
+	MOVQ       96(AX), R12
+	SHRQ       $0x01, R12
+	JZ         rest
 
 loop:
-	PREFETCHT1       (R12)
 	VMOVUPS          (DX), Z12
 	VFMADD231PS.BCST (CX), Z12, Z0
 	VFMADD231PS.BCST (CX)(SI*1), Z12, Z1
@@ -2781,20 +2516,12 @@ loop:
 	ADDQ             $0x08, CX
 	ADDQ             $0x08, R10
 	ADDQ             $0x08, R11
-	ADDQ             R13, R12
-	DECQ             R14
+	DECQ             R12
 	JNZ              loop
 
-	// the rounds that fetch nothing touch the argument block
-idle:
-	MOVQ             AX, R12
-	XORQ             R13, R13
-	MOVQ             48(SP), R14
-	MOVQ             $0x00000000, 48(SP)
-	TESTQ            R14, R14
-	JNZ              loop
-	MOVQ             96(AX), R14
-	TESTQ            $0x00000001, R14
+rest:
+	MOVQ             96(AX), R12
+	TESTQ            $0x00000001, R12
 	JZ               done
 	VMOVUPS          (DX), Z12
 	VFMADD231PS.BCST (CX), Z12, Z0
@@ -2814,7 +2541,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 216(AX), Z12
+	VBROADCASTSS 168(AX), Z12
 	VMULPS       Z12, Z0, Z0
 	VMULPS       Z12, Z1, Z1
 	VMULPS       Z12, Z2, Z2
@@ -2863,7 +2590,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 220(AX), Z12
+	VBROADCASTSS 172(AX), Z12
 	MOVQ         BX, DX
 	VFMADD231PS  (DX), Z12, K1, Z0
 	ADDQ         R8, DX
@@ -2920,7 +2647,7 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    40(SP), DX
+	MOVQ    32(SP), DX
 	MOVQ    $-1, R10
 	BZHIQ   CX, R10, R10
 	MOVQ    BX, CX
@@ -3007,22 +2734,19 @@ lower:
 	KMOVW   BX, K1
 	VMOVUPS Z11, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 
 stored:
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 8(SP)
-	MOVQ 192(AX), CX
+	MOVQ 152(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 16(SP)
-	MOVQ 200(AX), CX
+	MOVQ 160(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 24(SP)
-	MOVQ 208(AX), CX
-	SHLQ $0x02, CX
-	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -3030,7 +2754,7 @@ stored:
 
 // func sTileByRow13x16AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·sTileByRow13x16AVX512(SB), NOSPLIT, $56-8
+TEXT ·sTileByRow13x16AVX512(SB), NOSPLIT, $40-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -3040,8 +2764,6 @@ TEXT ·sTileByRow13x16AVX512(SB), NOSPLIT, $56-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
-	MOVQ    152(AX), CX
-	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -3049,7 +2771,7 @@ TEXT ·sTileByRow13x16AVX512(SB), NOSPLIT, $56-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x02, SI
 	MOVQ    80(AX), DI
@@ -3105,21 +2827,11 @@ tile:
 	PREFETCHT0 (R12)
 	ADDQ       R8, R12
 	PREFETCHT0 (R12)
-	MOVQ       32(SP), R12
-	MOVQ       176(AX), R13
-	SHLQ       $0x02, R13
-	MOVQ       96(AX), R15
-	SHRQ       $0x01, R15
-	MOVQ       184(AX), R14
-	CMPQ       R14, R15
-	CMOVQGT    R15, R14
-	SUBQ       R14, R15
-	MOVQ       R15, 48(SP)
-	TESTQ      R14, R14
-	JZ         idle
+	MOVQ       96(AX), R12
+	SHRQ       $0x01, R12
+	JZ         rest
 
 loop:
-	PREFETCHT1       (R12)
 	VMOVUPS          (DX), Z13
 	VFMADD231PS.BCST (CX), Z13, Z0
 	VFMADD231PS.BCST (CX)(SI*1), Z13, Z1
@@ -3152,20 +2864,12 @@ loop:
 	ADDQ             $0x08, CX
 	ADDQ             $0x08, R10
 	ADDQ             $0x08, R11
-	ADDQ             R13, R12
-	DECQ             R14
+	DECQ             R12
 	JNZ              loop
 
-	// the rounds that fetch nothing touch the argument block
-idle:
-	MOVQ             AX, R12
-	XORQ             R13, R13
-	MOVQ             48(SP), R14
-	MOVQ             $0x00000000, 48(SP)
-	TESTQ            R14, R14
-	JNZ              loop
-	MOVQ             96(AX), R14
-	TESTQ            $0x00000001, R14
+rest:
+	MOVQ             96(AX), R12
+	TESTQ            $0x00000001, R12
 	JZ               done
 	VMOVUPS          (DX), Z13
 	VFMADD231PS.BCST (CX), Z13, Z0
@@ -3186,7 +2890,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 216(AX), Z13
+	VBROADCASTSS 168(AX), Z13
 	VMULPS       Z13, Z0, Z0
 	VMULPS       Z13, Z1, Z1
 	VMULPS       Z13, Z2, Z2
@@ -3238,7 +2942,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 220(AX), Z13
+	VBROADCASTSS 172(AX), Z13
 	MOVQ         BX, DX
 	VFMADD231PS  (DX), Z13, K1, Z0
 	ADDQ         R8, DX
@@ -3299,7 +3003,7 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    40(SP), DX
+	MOVQ    32(SP), DX
 	MOVQ    $-1, R10
 	BZHIQ   CX, R10, R10
 	MOVQ    BX, CX
@@ -3393,22 +3097,19 @@ lower:
 	KMOVW   BX, K1
 	VMOVUPS Z12, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 
 stored:
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 8(SP)
-	MOVQ 192(AX), CX
+	MOVQ 152(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 16(SP)
-	MOVQ 200(AX), CX
+	MOVQ 160(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 24(SP)
-	MOVQ 208(AX), CX
-	SHLQ $0x02, CX
-	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -3416,7 +3117,7 @@ stored:
 
 // func sTileByRow14x16AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·sTileByRow14x16AVX512(SB), NOSPLIT, $56-8
+TEXT ·sTileByRow14x16AVX512(SB), NOSPLIT, $40-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -3426,8 +3127,6 @@ TEXT ·sTileByRow14x16AVX512(SB), NOSPLIT, $56-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
-	MOVQ    152(AX), CX
-	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -3435,7 +3134,7 @@ TEXT ·sTileByRow14x16AVX512(SB), NOSPLIT, $56-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x02, SI
 	MOVQ    80(AX), DI
@@ -3494,21 +3193,11 @@ tile:
 	PREFETCHT0 (R12)
 	ADDQ       R8, R12
 	PREFETCHT0 (R12)
-	MOVQ       32(SP), R12
-	MOVQ       176(AX), R13
-	SHLQ       $0x02, R13
-	MOVQ       96(AX), R15
-	SHRQ       $0x01, R15
-	MOVQ       184(AX), R14
-	CMPQ       R14, R15
-	CMOVQGT    R15, R14
-	SUBQ       R14, R15
-	MOVQ       R15, 48(SP)
-	TESTQ      R14, R14
-	JZ         idle
+	MOVQ       96(AX), R12
+	SHRQ       $0x01, R12
+	JZ         rest
 
 loop:
-	PREFETCHT1       (R12)
 	VMOVUPS          (DX), Z14
 	VFMADD231PS.BCST (CX), Z14, Z0
 	VFMADD231PS.BCST (CX)(SI*1), Z14, Z1
@@ -3543,20 +3232,12 @@ loop:
 	ADDQ             $0x08, CX
 	ADDQ             $0x08, R10
 	ADDQ             $0x08, R11
-	ADDQ             R13, R12
-	DECQ             R14
+	DECQ             R12
 	JNZ              loop
 
-	// the rounds that fetch nothing touch the argument block
-idle:
-	MOVQ             AX, R12
-	XORQ             R13, R13
-	MOVQ             48(SP), R14
-	MOVQ             $0x00000000, 48(SP)
-	TESTQ            R14, R14
-	JNZ              loop
-	MOVQ             96(AX), R14
-	TESTQ            $0x00000001, R14
+rest:
+	MOVQ             96(AX), R12
+	TESTQ            $0x00000001, R12
 	JZ               done
 	VMOVUPS          (DX), Z14
 	VFMADD231PS.BCST (CX), Z14, Z0
@@ -3578,7 +3259,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 216(AX), Z14
+	VBROADCASTSS 168(AX), Z14
 	VMULPS       Z14, Z0, Z0
 	VMULPS       Z14, Z1, Z1
 	VMULPS       Z14, Z2, Z2
@@ -3633,7 +3314,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 220(AX), Z14
+	VBROADCASTSS 172(AX), Z14
 	MOVQ         BX, DX
 	VFMADD231PS  (DX), Z14, K1, Z0
 	ADDQ         R8, DX
@@ -3698,7 +3379,7 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    40(SP), DX
+	MOVQ    32(SP), DX
 	MOVQ    $-1, R10
 	BZHIQ   CX, R10, R10
 	MOVQ    BX, CX
@@ -3799,22 +3480,19 @@ lower:
 	KMOVW   BX, K1
 	VMOVUPS Z13, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 
 stored:
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 8(SP)
-	MOVQ 192(AX), CX
+	MOVQ 152(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 16(SP)
-	MOVQ 200(AX), CX
+	MOVQ 160(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 24(SP)
-	MOVQ 208(AX), CX
-	SHLQ $0x02, CX
-	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -3822,7 +3500,7 @@ stored:
 
 // func sTileByCol1x16AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·sTileByCol1x16AVX512(SB), NOSPLIT, $56-8
+TEXT ·sTileByCol1x16AVX512(SB), NOSPLIT, $40-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -3832,8 +3510,6 @@ TEXT ·sTileByCol1x16AVX512(SB), NOSPLIT, $56-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
-	MOVQ    152(AX), CX
-	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -3841,7 +3517,7 @@ TEXT ·sTileByCol1x16AVX512(SB), NOSPLIT, $56-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x02, SI
 	MOVQ    80(AX), DI
@@ -3856,41 +3532,23 @@ tile:
 	VPXORD     Z0, Z0, Z0
 	MOVQ       BX, R8
 	PREFETCHT0 (R8)
-	MOVQ       32(SP), R8
-	MOVQ       176(AX), R9
-	SHLQ       $0x02, R9
-	MOVQ       96(AX), R11
-	SHRQ       $0x01, R11
-	MOVQ       184(AX), R10
-	CMPQ       R10, R11
-	CMOVQGT    R11, R10
-	SUBQ       R10, R11
-	MOVQ       R11, 48(SP)
-	TESTQ      R10, R10
-	JZ         idle
+	MOVQ       96(AX), R8
+	SHRQ       $0x01, R8
+	JZ         rest
 
 loop:
-	PREFETCHT1       (R8)
 	VMOVUPS          (DX), Z1
 	VFMADD231PS.BCST (CX), Z1, Z0
 	VMOVUPS          (DX)(DI*1), Z1
 	VFMADD231PS.BCST (CX)(SI*1), Z1, Z0
 	LEAQ             (DX)(DI*2), DX
 	LEAQ             (CX)(SI*2), CX
-	ADDQ             R9, R8
-	DECQ             R10
+	DECQ             R8
 	JNZ              loop
 
-	// the rounds that fetch nothing touch the argument block
-idle:
-	MOVQ             AX, R8
-	XORQ             R9, R9
-	MOVQ             48(SP), R10
-	MOVQ             $0x00000000, 48(SP)
-	TESTQ            R10, R10
-	JNZ              loop
-	MOVQ             96(AX), R10
-	TESTQ            $0x00000001, R10
+rest:
+	MOVQ             96(AX), R8
+	TESTQ            $0x00000001, R8
 	JZ               done
 	VMOVUPS          (DX), Z1
 	VFMADD231PS.BCST (CX), Z1, Z0
@@ -3899,7 +3557,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 216(AX), Z1
+	VBROADCASTSS 168(AX), Z1
 	VMULPS       Z1, Z0, Z0
 
 scaled:
@@ -3915,7 +3573,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 220(AX), Z1
+	VBROADCASTSS 172(AX), Z1
 	MOVQ         BX, DX
 	VFMADD231PS  (DX), Z1, K1, Z0
 
@@ -3928,7 +3586,7 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    40(SP), DX
+	MOVQ    32(SP), DX
 	MOVQ    $-1, R8
 	BZHIQ   CX, R8, R8
 	MOVQ    BX, CX
@@ -3938,22 +3596,19 @@ lower:
 	KMOVW   BX, K1
 	VMOVUPS Z0, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 
 stored:
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 8(SP)
-	MOVQ 192(AX), CX
+	MOVQ 152(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 16(SP)
-	MOVQ 200(AX), CX
+	MOVQ 160(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 24(SP)
-	MOVQ 208(AX), CX
-	SHLQ $0x02, CX
-	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -3961,7 +3616,7 @@ stored:
 
 // func sTileByCol2x16AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·sTileByCol2x16AVX512(SB), NOSPLIT, $56-8
+TEXT ·sTileByCol2x16AVX512(SB), NOSPLIT, $40-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -3971,8 +3626,6 @@ TEXT ·sTileByCol2x16AVX512(SB), NOSPLIT, $56-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
-	MOVQ    152(AX), CX
-	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -3980,7 +3633,7 @@ TEXT ·sTileByCol2x16AVX512(SB), NOSPLIT, $56-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x02, SI
 	MOVQ    80(AX), DI
@@ -3998,21 +3651,11 @@ tile:
 	PREFETCHT0 (R9)
 	ADDQ       R8, R9
 	PREFETCHT0 (R9)
-	MOVQ       32(SP), R9
-	MOVQ       176(AX), R10
-	SHLQ       $0x02, R10
-	MOVQ       96(AX), R12
-	SHRQ       $0x01, R12
-	MOVQ       184(AX), R11
-	CMPQ       R11, R12
-	CMOVQGT    R12, R11
-	SUBQ       R11, R12
-	MOVQ       R12, 48(SP)
-	TESTQ      R11, R11
-	JZ         idle
+	MOVQ       96(AX), R9
+	SHRQ       $0x01, R9
+	JZ         rest
 
 loop:
-	PREFETCHT1       (R9)
 	VMOVUPS          (DX), Z2
 	VFMADD231PS.BCST (CX), Z2, Z0
 	VFMADD231PS.BCST 4(CX), Z2, Z1
@@ -4021,20 +3664,12 @@ loop:
 	VFMADD231PS.BCST 4(CX)(SI*1), Z2, Z1
 	LEAQ             (DX)(DI*2), DX
 	LEAQ             (CX)(SI*2), CX
-	ADDQ             R10, R9
-	DECQ             R11
+	DECQ             R9
 	JNZ              loop
 
-	// the rounds that fetch nothing touch the argument block
-idle:
-	MOVQ             AX, R9
-	XORQ             R10, R10
-	MOVQ             48(SP), R11
-	MOVQ             $0x00000000, 48(SP)
-	TESTQ            R11, R11
-	JNZ              loop
-	MOVQ             96(AX), R11
-	TESTQ            $0x00000001, R11
+rest:
+	MOVQ             96(AX), R9
+	TESTQ            $0x00000001, R9
 	JZ               done
 	VMOVUPS          (DX), Z2
 	VFMADD231PS.BCST (CX), Z2, Z0
@@ -4044,7 +3679,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 216(AX), Z2
+	VBROADCASTSS 168(AX), Z2
 	VMULPS       Z2, Z0, Z0
 	VMULPS       Z2, Z1, Z1
 
@@ -4063,7 +3698,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 220(AX), Z2
+	VBROADCASTSS 172(AX), Z2
 	MOVQ         BX, DX
 	VFMADD231PS  (DX), Z2, K1, Z0
 	ADDQ         R8, DX
@@ -4080,7 +3715,7 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    40(SP), DX
+	MOVQ    32(SP), DX
 	MOVQ    $-1, R9
 	BZHIQ   CX, R9, R9
 	MOVQ    BX, CX
@@ -4097,22 +3732,19 @@ lower:
 	KMOVW   BX, K1
 	VMOVUPS Z1, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 
 stored:
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 8(SP)
-	MOVQ 192(AX), CX
+	MOVQ 152(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 16(SP)
-	MOVQ 200(AX), CX
+	MOVQ 160(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 24(SP)
-	MOVQ 208(AX), CX
-	SHLQ $0x02, CX
-	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -4120,7 +3752,7 @@ stored:
 
 // func sTileByCol3x16AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·sTileByCol3x16AVX512(SB), NOSPLIT, $56-8
+TEXT ·sTileByCol3x16AVX512(SB), NOSPLIT, $40-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -4130,8 +3762,6 @@ TEXT ·sTileByCol3x16AVX512(SB), NOSPLIT, $56-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
-	MOVQ    152(AX), CX
-	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -4139,7 +3769,7 @@ TEXT ·sTileByCol3x16AVX512(SB), NOSPLIT, $56-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x02, SI
 	MOVQ    80(AX), DI
@@ -4160,21 +3790,11 @@ tile:
 	PREFETCHT0 (R9)
 	ADDQ       R8, R9
 	PREFETCHT0 (R9)
-	MOVQ       32(SP), R9
-	MOVQ       176(AX), R10
-	SHLQ       $0x02, R10
-	MOVQ       96(AX), R12
-	SHRQ       $0x01, R12
-	MOVQ       184(AX), R11
-	CMPQ       R11, R12
-	CMOVQGT    R12, R11
-	SUBQ       R11, R12
-	MOVQ       R12, 48(SP)
-	TESTQ      R11, R11
-	JZ         idle
+	MOVQ       96(AX), R9
+	SHRQ       $0x01, R9
+	JZ         rest
 
 loop:
-	PREFETCHT1       (R9)
 	VMOVUPS          (DX), Z3
 	VFMADD231PS.BCST (CX), Z3, Z0
 	VFMADD231PS.BCST 4(CX), Z3, Z1
@@ -4185,20 +3805,12 @@ loop:
 	VFMADD231PS.BCST 8(CX)(SI*1), Z3, Z2
 	LEAQ             (DX)(DI*2), DX
 	LEAQ             (CX)(SI*2), CX
-	ADDQ             R10, R9
-	DECQ             R11
+	DECQ             R9
 	JNZ              loop
 
-	// the rounds that fetch nothing touch the argument block
-idle:
-	MOVQ             AX, R9
-	XORQ             R10, R10
-	MOVQ             48(SP), R11
-	MOVQ             $0x00000000, 48(SP)
-	TESTQ            R11, R11
-	JNZ              loop
-	MOVQ             96(AX), R11
-	TESTQ            $0x00000001, R11
+rest:
+	MOVQ             96(AX), R9
+	TESTQ            $0x00000001, R9
 	JZ               done
 	VMOVUPS          (DX), Z3
 	VFMADD231PS.BCST (CX), Z3, Z0
@@ -4209,7 +3821,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 216(AX), Z3
+	VBROADCASTSS 168(AX), Z3
 	VMULPS       Z3, Z0, Z0
 	VMULPS       Z3, Z1, Z1
 	VMULPS       Z3, Z2, Z2
@@ -4231,7 +3843,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 220(AX), Z3
+	VBROADCASTSS 172(AX), Z3
 	MOVQ         BX, DX
 	VFMADD231PS  (DX), Z3, K1, Z0
 	ADDQ         R8, DX
@@ -4252,7 +3864,7 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    40(SP), DX
+	MOVQ    32(SP), DX
 	MOVQ    $-1, R9
 	BZHIQ   CX, R9, R9
 	MOVQ    BX, CX
@@ -4276,22 +3888,19 @@ lower:
 	KMOVW   BX, K1
 	VMOVUPS Z2, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 
 stored:
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 8(SP)
-	MOVQ 192(AX), CX
+	MOVQ 152(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 16(SP)
-	MOVQ 200(AX), CX
+	MOVQ 160(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 24(SP)
-	MOVQ 208(AX), CX
-	SHLQ $0x02, CX
-	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -4299,7 +3908,7 @@ stored:
 
 // func sTileByCol4x16AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·sTileByCol4x16AVX512(SB), NOSPLIT, $56-8
+TEXT ·sTileByCol4x16AVX512(SB), NOSPLIT, $40-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -4309,8 +3918,6 @@ TEXT ·sTileByCol4x16AVX512(SB), NOSPLIT, $56-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
-	MOVQ    152(AX), CX
-	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -4318,7 +3925,7 @@ TEXT ·sTileByCol4x16AVX512(SB), NOSPLIT, $56-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x02, SI
 	MOVQ    80(AX), DI
@@ -4342,21 +3949,11 @@ tile:
 	PREFETCHT0 (R9)
 	ADDQ       R8, R9
 	PREFETCHT0 (R9)
-	MOVQ       32(SP), R9
-	MOVQ       176(AX), R10
-	SHLQ       $0x02, R10
-	MOVQ       96(AX), R12
-	SHRQ       $0x01, R12
-	MOVQ       184(AX), R11
-	CMPQ       R11, R12
-	CMOVQGT    R12, R11
-	SUBQ       R11, R12
-	MOVQ       R12, 48(SP)
-	TESTQ      R11, R11
-	JZ         idle
+	MOVQ       96(AX), R9
+	SHRQ       $0x01, R9
+	JZ         rest
 
 loop:
-	PREFETCHT1       (R9)
 	VMOVUPS          (DX), Z4
 	VFMADD231PS.BCST (CX), Z4, Z0
 	VFMADD231PS.BCST 4(CX), Z4, Z1
@@ -4369,20 +3966,12 @@ loop:
 	VFMADD231PS.BCST 12(CX)(SI*1), Z4, Z3
 	LEAQ             (DX)(DI*2), DX
 	LEAQ             (CX)(SI*2), CX
-	ADDQ             R10, R9
-	DECQ             R11
+	DECQ             R9
 	JNZ              loop
 
-	// the rounds that fetch nothing touch the argument block
-idle:
-	MOVQ             AX, R9
-	XORQ             R10, R10
-	MOVQ             48(SP), R11
-	MOVQ             $0x00000000, 48(SP)
-	TESTQ            R11, R11
-	JNZ              loop
-	MOVQ             96(AX), R11
-	TESTQ            $0x00000001, R11
+rest:
+	MOVQ             96(AX), R9
+	TESTQ            $0x00000001, R9
 	JZ               done
 	VMOVUPS          (DX), Z4
 	VFMADD231PS.BCST (CX), Z4, Z0
@@ -4394,7 +3983,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 216(AX), Z4
+	VBROADCASTSS 168(AX), Z4
 	VMULPS       Z4, Z0, Z0
 	VMULPS       Z4, Z1, Z1
 	VMULPS       Z4, Z2, Z2
@@ -4419,7 +4008,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 220(AX), Z4
+	VBROADCASTSS 172(AX), Z4
 	MOVQ         BX, DX
 	VFMADD231PS  (DX), Z4, K1, Z0
 	ADDQ         R8, DX
@@ -4444,7 +4033,7 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    40(SP), DX
+	MOVQ    32(SP), DX
 	MOVQ    $-1, R9
 	BZHIQ   CX, R9, R9
 	MOVQ    BX, CX
@@ -4475,22 +4064,19 @@ lower:
 	KMOVW   BX, K1
 	VMOVUPS Z3, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 
 stored:
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 8(SP)
-	MOVQ 192(AX), CX
+	MOVQ 152(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 16(SP)
-	MOVQ 200(AX), CX
+	MOVQ 160(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 24(SP)
-	MOVQ 208(AX), CX
-	SHLQ $0x02, CX
-	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -4498,7 +4084,7 @@ stored:
 
 // func sTileByCol5x16AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·sTileByCol5x16AVX512(SB), NOSPLIT, $56-8
+TEXT ·sTileByCol5x16AVX512(SB), NOSPLIT, $40-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -4508,8 +4094,6 @@ TEXT ·sTileByCol5x16AVX512(SB), NOSPLIT, $56-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
-	MOVQ    152(AX), CX
-	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -4517,7 +4101,7 @@ TEXT ·sTileByCol5x16AVX512(SB), NOSPLIT, $56-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x02, SI
 	MOVQ    80(AX), DI
@@ -4544,21 +4128,11 @@ tile:
 	PREFETCHT0 (R9)
 	ADDQ       R8, R9
 	PREFETCHT0 (R9)
-	MOVQ       32(SP), R9
-	MOVQ       176(AX), R10
-	SHLQ       $0x02, R10
-	MOVQ       96(AX), R12
-	SHRQ       $0x01, R12
-	MOVQ       184(AX), R11
-	CMPQ       R11, R12
-	CMOVQGT    R12, R11
-	SUBQ       R11, R12
-	MOVQ       R12, 48(SP)
-	TESTQ      R11, R11
-	JZ         idle
+	MOVQ       96(AX), R9
+	SHRQ       $0x01, R9
+	JZ         rest
 
 loop:
-	PREFETCHT1       (R9)
 	VMOVUPS          (DX), Z5
 	VFMADD231PS.BCST (CX), Z5, Z0
 	VFMADD231PS.BCST 4(CX), Z5, Z1
@@ -4573,20 +4147,12 @@ loop:
 	VFMADD231PS.BCST 16(CX)(SI*1), Z5, Z4
 	LEAQ             (DX)(DI*2), DX
 	LEAQ             (CX)(SI*2), CX
-	ADDQ             R10, R9
-	DECQ             R11
+	DECQ             R9
 	JNZ              loop
 
-	// the rounds that fetch nothing touch the argument block
-idle:
-	MOVQ             AX, R9
-	XORQ             R10, R10
-	MOVQ             48(SP), R11
-	MOVQ             $0x00000000, 48(SP)
-	TESTQ            R11, R11
-	JNZ              loop
-	MOVQ             96(AX), R11
-	TESTQ            $0x00000001, R11
+rest:
+	MOVQ             96(AX), R9
+	TESTQ            $0x00000001, R9
 	JZ               done
 	VMOVUPS          (DX), Z5
 	VFMADD231PS.BCST (CX), Z5, Z0
@@ -4599,7 +4165,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 216(AX), Z5
+	VBROADCASTSS 168(AX), Z5
 	VMULPS       Z5, Z0, Z0
 	VMULPS       Z5, Z1, Z1
 	VMULPS       Z5, Z2, Z2
@@ -4627,7 +4193,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 220(AX), Z5
+	VBROADCASTSS 172(AX), Z5
 	MOVQ         BX, DX
 	VFMADD231PS  (DX), Z5, K1, Z0
 	ADDQ         R8, DX
@@ -4656,7 +4222,7 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    40(SP), DX
+	MOVQ    32(SP), DX
 	MOVQ    $-1, R9
 	BZHIQ   CX, R9, R9
 	MOVQ    BX, CX
@@ -4694,22 +4260,19 @@ lower:
 	KMOVW   BX, K1
 	VMOVUPS Z4, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 
 stored:
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 8(SP)
-	MOVQ 192(AX), CX
+	MOVQ 152(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 16(SP)
-	MOVQ 200(AX), CX
+	MOVQ 160(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 24(SP)
-	MOVQ 208(AX), CX
-	SHLQ $0x02, CX
-	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -4717,7 +4280,7 @@ stored:
 
 // func sTileByCol6x16AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·sTileByCol6x16AVX512(SB), NOSPLIT, $56-8
+TEXT ·sTileByCol6x16AVX512(SB), NOSPLIT, $40-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -4727,8 +4290,6 @@ TEXT ·sTileByCol6x16AVX512(SB), NOSPLIT, $56-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
-	MOVQ    152(AX), CX
-	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -4736,7 +4297,7 @@ TEXT ·sTileByCol6x16AVX512(SB), NOSPLIT, $56-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x02, SI
 	MOVQ    80(AX), DI
@@ -4766,21 +4327,11 @@ tile:
 	PREFETCHT0 (R9)
 	ADDQ       R8, R9
 	PREFETCHT0 (R9)
-	MOVQ       32(SP), R9
-	MOVQ       176(AX), R10
-	SHLQ       $0x02, R10
-	MOVQ       96(AX), R12
-	SHRQ       $0x01, R12
-	MOVQ       184(AX), R11
-	CMPQ       R11, R12
-	CMOVQGT    R12, R11
-	SUBQ       R11, R12
-	MOVQ       R12, 48(SP)
-	TESTQ      R11, R11
-	JZ         idle
+	MOVQ       96(AX), R9
+	SHRQ       $0x01, R9
+	JZ         rest
 
 loop:
-	PREFETCHT1       (R9)
 	VMOVUPS          (DX), Z6
 	VFMADD231PS.BCST (CX), Z6, Z0
 	VFMADD231PS.BCST 4(CX), Z6, Z1
@@ -4797,20 +4348,12 @@ loop:
 	VFMADD231PS.BCST 20(CX)(SI*1), Z6, Z5
 	LEAQ             (DX)(DI*2), DX
 	LEAQ             (CX)(SI*2), CX
-	ADDQ             R10, R9
-	DECQ             R11
+	DECQ             R9
 	JNZ              loop
 
-	// the rounds that fetch nothing touch the argument block
-idle:
-	MOVQ             AX, R9
-	XORQ             R10, R10
-	MOVQ             48(SP), R11
-	MOVQ             $0x00000000, 48(SP)
-	TESTQ            R11, R11
-	JNZ              loop
-	MOVQ             96(AX), R11
-	TESTQ            $0x00000001, R11
+rest:
+	MOVQ             96(AX), R9
+	TESTQ            $0x00000001, R9
 	JZ               done
 	VMOVUPS          (DX), Z6
 	VFMADD231PS.BCST (CX), Z6, Z0
@@ -4824,7 +4367,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 216(AX), Z6
+	VBROADCASTSS 168(AX), Z6
 	VMULPS       Z6, Z0, Z0
 	VMULPS       Z6, Z1, Z1
 	VMULPS       Z6, Z2, Z2
@@ -4855,7 +4398,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 220(AX), Z6
+	VBROADCASTSS 172(AX), Z6
 	MOVQ         BX, DX
 	VFMADD231PS  (DX), Z6, K1, Z0
 	ADDQ         R8, DX
@@ -4888,7 +4431,7 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    40(SP), DX
+	MOVQ    32(SP), DX
 	MOVQ    $-1, R9
 	BZHIQ   CX, R9, R9
 	MOVQ    BX, CX
@@ -4933,22 +4476,19 @@ lower:
 	KMOVW   BX, K1
 	VMOVUPS Z5, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 
 stored:
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 8(SP)
-	MOVQ 192(AX), CX
+	MOVQ 152(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 16(SP)
-	MOVQ 200(AX), CX
+	MOVQ 160(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 24(SP)
-	MOVQ 208(AX), CX
-	SHLQ $0x02, CX
-	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -4956,7 +4496,7 @@ stored:
 
 // func sTileByCol7x16AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·sTileByCol7x16AVX512(SB), NOSPLIT, $56-8
+TEXT ·sTileByCol7x16AVX512(SB), NOSPLIT, $40-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -4966,8 +4506,6 @@ TEXT ·sTileByCol7x16AVX512(SB), NOSPLIT, $56-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
-	MOVQ    152(AX), CX
-	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -4975,7 +4513,7 @@ TEXT ·sTileByCol7x16AVX512(SB), NOSPLIT, $56-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x02, SI
 	MOVQ    80(AX), DI
@@ -5008,21 +4546,11 @@ tile:
 	PREFETCHT0 (R9)
 	ADDQ       R8, R9
 	PREFETCHT0 (R9)
-	MOVQ       32(SP), R9
-	MOVQ       176(AX), R10
-	SHLQ       $0x02, R10
-	MOVQ       96(AX), R12
-	SHRQ       $0x01, R12
-	MOVQ       184(AX), R11
-	CMPQ       R11, R12
-	CMOVQGT    R12, R11
-	SUBQ       R11, R12
-	MOVQ       R12, 48(SP)
-	TESTQ      R11, R11
-	JZ         idle
+	MOVQ       96(AX), R9
+	SHRQ       $0x01, R9
+	JZ         rest
 
 loop:
-	PREFETCHT1       (R9)
 	VMOVUPS          (DX), Z7
 	VFMADD231PS.BCST (CX), Z7, Z0
 	VFMADD231PS.BCST 4(CX), Z7, Z1
@@ -5041,20 +4569,12 @@ loop:
 	VFMADD231PS.BCST 24(CX)(SI*1), Z7, Z6
 	LEAQ             (DX)(DI*2), DX
 	LEAQ             (CX)(SI*2), CX
-	ADDQ             R10, R9
-	DECQ             R11
+	DECQ             R9
 	JNZ              loop
 
-	// the rounds that fetch nothing touch the argument block
-idle:
-	MOVQ             AX, R9
-	XORQ             R10, R10
-	MOVQ             48(SP), R11
-	MOVQ             $0x00000000, 48(SP)
-	TESTQ            R11, R11
-	JNZ              loop
-	MOVQ             96(AX), R11
-	TESTQ            $0x00000001, R11
+rest:
+	MOVQ             96(AX), R9
+	TESTQ            $0x00000001, R9
 	JZ               done
 	VMOVUPS          (DX), Z7
 	VFMADD231PS.BCST (CX), Z7, Z0
@@ -5069,7 +4589,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 216(AX), Z7
+	VBROADCASTSS 168(AX), Z7
 	VMULPS       Z7, Z0, Z0
 	VMULPS       Z7, Z1, Z1
 	VMULPS       Z7, Z2, Z2
@@ -5103,7 +4623,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 220(AX), Z7
+	VBROADCASTSS 172(AX), Z7
 	MOVQ         BX, DX
 	VFMADD231PS  (DX), Z7, K1, Z0
 	ADDQ         R8, DX
@@ -5140,7 +4660,7 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    40(SP), DX
+	MOVQ    32(SP), DX
 	MOVQ    $-1, R9
 	BZHIQ   CX, R9, R9
 	MOVQ    BX, CX
@@ -5192,22 +4712,19 @@ lower:
 	KMOVW   BX, K1
 	VMOVUPS Z6, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 
 stored:
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 8(SP)
-	MOVQ 192(AX), CX
+	MOVQ 152(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 16(SP)
-	MOVQ 200(AX), CX
+	MOVQ 160(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 24(SP)
-	MOVQ 208(AX), CX
-	SHLQ $0x02, CX
-	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -5215,7 +4732,7 @@ stored:
 
 // func sTileByCol8x16AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·sTileByCol8x16AVX512(SB), NOSPLIT, $56-8
+TEXT ·sTileByCol8x16AVX512(SB), NOSPLIT, $40-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -5225,8 +4742,6 @@ TEXT ·sTileByCol8x16AVX512(SB), NOSPLIT, $56-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
-	MOVQ    152(AX), CX
-	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -5234,7 +4749,7 @@ TEXT ·sTileByCol8x16AVX512(SB), NOSPLIT, $56-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x02, SI
 	MOVQ    80(AX), DI
@@ -5270,21 +4785,11 @@ tile:
 	PREFETCHT0 (R9)
 	ADDQ       R8, R9
 	PREFETCHT0 (R9)
-	MOVQ       32(SP), R9
-	MOVQ       176(AX), R10
-	SHLQ       $0x02, R10
-	MOVQ       96(AX), R12
-	SHRQ       $0x01, R12
-	MOVQ       184(AX), R11
-	CMPQ       R11, R12
-	CMOVQGT    R12, R11
-	SUBQ       R11, R12
-	MOVQ       R12, 48(SP)
-	TESTQ      R11, R11
-	JZ         idle
+	MOVQ       96(AX), R9
+	SHRQ       $0x01, R9
+	JZ         rest
 
 loop:
-	PREFETCHT1       (R9)
 	VMOVUPS          (DX), Z8
 	VFMADD231PS.BCST (CX), Z8, Z0
 	VFMADD231PS.BCST 4(CX), Z8, Z1
@@ -5305,20 +4810,12 @@ loop:
 	VFMADD231PS.BCST 28(CX)(SI*1), Z8, Z7
 	LEAQ             (DX)(DI*2), DX
 	LEAQ             (CX)(SI*2), CX
-	ADDQ             R10, R9
-	DECQ             R11
+	DECQ             R9
 	JNZ              loop
 
-	// the rounds that fetch nothing touch the argument block
-idle:
-	MOVQ             AX, R9
-	XORQ             R10, R10
-	MOVQ             48(SP), R11
-	MOVQ             $0x00000000, 48(SP)
-	TESTQ            R11, R11
-	JNZ              loop
-	MOVQ             96(AX), R11
-	TESTQ            $0x00000001, R11
+rest:
+	MOVQ             96(AX), R9
+	TESTQ            $0x00000001, R9
 	JZ               done
 	VMOVUPS          (DX), Z8
 	VFMADD231PS.BCST (CX), Z8, Z0
@@ -5334,7 +4831,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 216(AX), Z8
+	VBROADCASTSS 168(AX), Z8
 	VMULPS       Z8, Z0, Z0
 	VMULPS       Z8, Z1, Z1
 	VMULPS       Z8, Z2, Z2
@@ -5371,7 +4868,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 220(AX), Z8
+	VBROADCASTSS 172(AX), Z8
 	MOVQ         BX, DX
 	VFMADD231PS  (DX), Z8, K1, Z0
 	ADDQ         R8, DX
@@ -5412,7 +4909,7 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    40(SP), DX
+	MOVQ    32(SP), DX
 	MOVQ    $-1, R9
 	BZHIQ   CX, R9, R9
 	MOVQ    BX, CX
@@ -5471,22 +4968,19 @@ lower:
 	KMOVW   BX, K1
 	VMOVUPS Z7, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 
 stored:
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 8(SP)
-	MOVQ 192(AX), CX
+	MOVQ 152(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 16(SP)
-	MOVQ 200(AX), CX
+	MOVQ 160(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 24(SP)
-	MOVQ 208(AX), CX
-	SHLQ $0x02, CX
-	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -5494,7 +4988,7 @@ stored:
 
 // func sTileByCol9x16AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·sTileByCol9x16AVX512(SB), NOSPLIT, $56-8
+TEXT ·sTileByCol9x16AVX512(SB), NOSPLIT, $40-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -5504,8 +4998,6 @@ TEXT ·sTileByCol9x16AVX512(SB), NOSPLIT, $56-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
-	MOVQ    152(AX), CX
-	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -5513,7 +5005,7 @@ TEXT ·sTileByCol9x16AVX512(SB), NOSPLIT, $56-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x02, SI
 	MOVQ    80(AX), DI
@@ -5552,21 +5044,11 @@ tile:
 	PREFETCHT0 (R9)
 	ADDQ       R8, R9
 	PREFETCHT0 (R9)
-	MOVQ       32(SP), R9
-	MOVQ       176(AX), R10
-	SHLQ       $0x02, R10
-	MOVQ       96(AX), R12
-	SHRQ       $0x01, R12
-	MOVQ       184(AX), R11
-	CMPQ       R11, R12
-	CMOVQGT    R12, R11
-	SUBQ       R11, R12
-	MOVQ       R12, 48(SP)
-	TESTQ      R11, R11
-	JZ         idle
+	MOVQ       96(AX), R9
+	SHRQ       $0x01, R9
+	JZ         rest
 
 loop:
-	PREFETCHT1       (R9)
 	VMOVUPS          (DX), Z9
 	VFMADD231PS.BCST (CX), Z9, Z0
 	VFMADD231PS.BCST 4(CX), Z9, Z1
@@ -5589,20 +5071,12 @@ loop:
 	VFMADD231PS.BCST 32(CX)(SI*1), Z9, Z8
 	LEAQ             (DX)(DI*2), DX
 	LEAQ             (CX)(SI*2), CX
-	ADDQ             R10, R9
-	DECQ             R11
+	DECQ             R9
 	JNZ              loop
 
-	// the rounds that fetch nothing touch the argument block
-idle:
-	MOVQ             AX, R9
-	XORQ             R10, R10
-	MOVQ             48(SP), R11
-	MOVQ             $0x00000000, 48(SP)
-	TESTQ            R11, R11
-	JNZ              loop
-	MOVQ             96(AX), R11
-	TESTQ            $0x00000001, R11
+rest:
+	MOVQ             96(AX), R9
+	TESTQ            $0x00000001, R9
 	JZ               done
 	VMOVUPS          (DX), Z9
 	VFMADD231PS.BCST (CX), Z9, Z0
@@ -5619,7 +5093,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 216(AX), Z9
+	VBROADCASTSS 168(AX), Z9
 	VMULPS       Z9, Z0, Z0
 	VMULPS       Z9, Z1, Z1
 	VMULPS       Z9, Z2, Z2
@@ -5659,7 +5133,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 220(AX), Z9
+	VBROADCASTSS 172(AX), Z9
 	MOVQ         BX, DX
 	VFMADD231PS  (DX), Z9, K1, Z0
 	ADDQ         R8, DX
@@ -5704,7 +5178,7 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    40(SP), DX
+	MOVQ    32(SP), DX
 	MOVQ    $-1, R9
 	BZHIQ   CX, R9, R9
 	MOVQ    BX, CX
@@ -5770,22 +5244,19 @@ lower:
 	KMOVW   BX, K1
 	VMOVUPS Z8, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 
 stored:
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 8(SP)
-	MOVQ 192(AX), CX
+	MOVQ 152(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 16(SP)
-	MOVQ 200(AX), CX
+	MOVQ 160(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 24(SP)
-	MOVQ 208(AX), CX
-	SHLQ $0x02, CX
-	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -5793,7 +5264,7 @@ stored:
 
 // func sTileByCol10x16AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·sTileByCol10x16AVX512(SB), NOSPLIT, $56-8
+TEXT ·sTileByCol10x16AVX512(SB), NOSPLIT, $40-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -5803,8 +5274,6 @@ TEXT ·sTileByCol10x16AVX512(SB), NOSPLIT, $56-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
-	MOVQ    152(AX), CX
-	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -5812,7 +5281,7 @@ TEXT ·sTileByCol10x16AVX512(SB), NOSPLIT, $56-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x02, SI
 	MOVQ    80(AX), DI
@@ -5854,21 +5323,11 @@ tile:
 	PREFETCHT0 (R9)
 	ADDQ       R8, R9
 	PREFETCHT0 (R9)
-	MOVQ       32(SP), R9
-	MOVQ       176(AX), R10
-	SHLQ       $0x02, R10
-	MOVQ       96(AX), R12
-	SHRQ       $0x01, R12
-	MOVQ       184(AX), R11
-	CMPQ       R11, R12
-	CMOVQGT    R12, R11
-	SUBQ       R11, R12
-	MOVQ       R12, 48(SP)
-	TESTQ      R11, R11
-	JZ         idle
+	MOVQ       96(AX), R9
+	SHRQ       $0x01, R9
+	JZ         rest
 
 loop:
-	PREFETCHT1       (R9)
 	VMOVUPS          (DX), Z10
 	VFMADD231PS.BCST (CX), Z10, Z0
 	VFMADD231PS.BCST 4(CX), Z10, Z1
@@ -5893,20 +5352,12 @@ loop:
 	VFMADD231PS.BCST 36(CX)(SI*1), Z10, Z9
 	LEAQ             (DX)(DI*2), DX
 	LEAQ             (CX)(SI*2), CX
-	ADDQ             R10, R9
-	DECQ             R11
+	DECQ             R9
 	JNZ              loop
 
-	// the rounds that fetch nothing touch the argument block
-idle:
-	MOVQ             AX, R9
-	XORQ             R10, R10
-	MOVQ             48(SP), R11
-	MOVQ             $0x00000000, 48(SP)
-	TESTQ            R11, R11
-	JNZ              loop
-	MOVQ             96(AX), R11
-	TESTQ            $0x00000001, R11
+rest:
+	MOVQ             96(AX), R9
+	TESTQ            $0x00000001, R9
 	JZ               done
 	VMOVUPS          (DX), Z10
 	VFMADD231PS.BCST (CX), Z10, Z0
@@ -5924,7 +5375,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 216(AX), Z10
+	VBROADCASTSS 168(AX), Z10
 	VMULPS       Z10, Z0, Z0
 	VMULPS       Z10, Z1, Z1
 	VMULPS       Z10, Z2, Z2
@@ -5967,7 +5418,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 220(AX), Z10
+	VBROADCASTSS 172(AX), Z10
 	MOVQ         BX, DX
 	VFMADD231PS  (DX), Z10, K1, Z0
 	ADDQ         R8, DX
@@ -6016,7 +5467,7 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    40(SP), DX
+	MOVQ    32(SP), DX
 	MOVQ    $-1, R9
 	BZHIQ   CX, R9, R9
 	MOVQ    BX, CX
@@ -6089,22 +5540,19 @@ lower:
 	KMOVW   BX, K1
 	VMOVUPS Z9, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 
 stored:
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 8(SP)
-	MOVQ 192(AX), CX
+	MOVQ 152(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 16(SP)
-	MOVQ 200(AX), CX
+	MOVQ 160(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 24(SP)
-	MOVQ 208(AX), CX
-	SHLQ $0x02, CX
-	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -6112,7 +5560,7 @@ stored:
 
 // func sTileByCol11x16AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·sTileByCol11x16AVX512(SB), NOSPLIT, $56-8
+TEXT ·sTileByCol11x16AVX512(SB), NOSPLIT, $40-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -6122,8 +5570,6 @@ TEXT ·sTileByCol11x16AVX512(SB), NOSPLIT, $56-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
-	MOVQ    152(AX), CX
-	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -6131,7 +5577,7 @@ TEXT ·sTileByCol11x16AVX512(SB), NOSPLIT, $56-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x02, SI
 	MOVQ    80(AX), DI
@@ -6176,21 +5622,11 @@ tile:
 	PREFETCHT0 (R9)
 	ADDQ       R8, R9
 	PREFETCHT0 (R9)
-	MOVQ       32(SP), R9
-	MOVQ       176(AX), R10
-	SHLQ       $0x02, R10
-	MOVQ       96(AX), R12
-	SHRQ       $0x01, R12
-	MOVQ       184(AX), R11
-	CMPQ       R11, R12
-	CMOVQGT    R12, R11
-	SUBQ       R11, R12
-	MOVQ       R12, 48(SP)
-	TESTQ      R11, R11
-	JZ         idle
+	MOVQ       96(AX), R9
+	SHRQ       $0x01, R9
+	JZ         rest
 
 loop:
-	PREFETCHT1       (R9)
 	VMOVUPS          (DX), Z11
 	VFMADD231PS.BCST (CX), Z11, Z0
 	VFMADD231PS.BCST 4(CX), Z11, Z1
@@ -6217,20 +5653,12 @@ loop:
 	VFMADD231PS.BCST 40(CX)(SI*1), Z11, Z10
 	LEAQ             (DX)(DI*2), DX
 	LEAQ             (CX)(SI*2), CX
-	ADDQ             R10, R9
-	DECQ             R11
+	DECQ             R9
 	JNZ              loop
 
-	// the rounds that fetch nothing touch the argument block
-idle:
-	MOVQ             AX, R9
-	XORQ             R10, R10
-	MOVQ             48(SP), R11
-	MOVQ             $0x00000000, 48(SP)
-	TESTQ            R11, R11
-	JNZ              loop
-	MOVQ             96(AX), R11
-	TESTQ            $0x00000001, R11
+rest:
+	MOVQ             96(AX), R9
+	TESTQ            $0x00000001, R9
 	JZ               done
 	VMOVUPS          (DX), Z11
 	VFMADD231PS.BCST (CX), Z11, Z0
@@ -6249,7 +5677,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 216(AX), Z11
+	VBROADCASTSS 168(AX), Z11
 	VMULPS       Z11, Z0, Z0
 	VMULPS       Z11, Z1, Z1
 	VMULPS       Z11, Z2, Z2
@@ -6295,7 +5723,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 220(AX), Z11
+	VBROADCASTSS 172(AX), Z11
 	MOVQ         BX, DX
 	VFMADD231PS  (DX), Z11, K1, Z0
 	ADDQ         R8, DX
@@ -6348,7 +5776,7 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    40(SP), DX
+	MOVQ    32(SP), DX
 	MOVQ    $-1, R9
 	BZHIQ   CX, R9, R9
 	MOVQ    BX, CX
@@ -6428,22 +5856,19 @@ lower:
 	KMOVW   BX, K1
 	VMOVUPS Z10, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 
 stored:
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 8(SP)
-	MOVQ 192(AX), CX
+	MOVQ 152(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 16(SP)
-	MOVQ 200(AX), CX
+	MOVQ 160(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 24(SP)
-	MOVQ 208(AX), CX
-	SHLQ $0x02, CX
-	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -6451,7 +5876,7 @@ stored:
 
 // func sTileByCol12x16AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·sTileByCol12x16AVX512(SB), NOSPLIT, $56-8
+TEXT ·sTileByCol12x16AVX512(SB), NOSPLIT, $40-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -6461,8 +5886,6 @@ TEXT ·sTileByCol12x16AVX512(SB), NOSPLIT, $56-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
-	MOVQ    152(AX), CX
-	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -6470,7 +5893,7 @@ TEXT ·sTileByCol12x16AVX512(SB), NOSPLIT, $56-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x02, SI
 	MOVQ    80(AX), DI
@@ -6518,21 +5941,11 @@ tile:
 	PREFETCHT0 (R9)
 	ADDQ       R8, R9
 	PREFETCHT0 (R9)
-	MOVQ       32(SP), R9
-	MOVQ       176(AX), R10
-	SHLQ       $0x02, R10
-	MOVQ       96(AX), R12
-	SHRQ       $0x01, R12
-	MOVQ       184(AX), R11
-	CMPQ       R11, R12
-	CMOVQGT    R12, R11
-	SUBQ       R11, R12
-	MOVQ       R12, 48(SP)
-	TESTQ      R11, R11
-	JZ         idle
+	MOVQ       96(AX), R9
+	SHRQ       $0x01, R9
+	JZ         rest
 
 loop:
-	PREFETCHT1       (R9)
 	VMOVUPS          (DX), Z12
 	VFMADD231PS.BCST (CX), Z12, Z0
 	VFMADD231PS.BCST 4(CX), Z12, Z1
@@ -6561,20 +5974,12 @@ loop:
 	VFMADD231PS.BCST 44(CX)(SI*1), Z12, Z11
 	LEAQ             (DX)(DI*2), DX
 	LEAQ             (CX)(SI*2), CX
-	ADDQ             R10, R9
-	DECQ             R11
+	DECQ             R9
 	JNZ              loop
 
-	// the rounds that fetch nothing touch the argument block
-idle:
-	MOVQ             AX, R9
-	XORQ             R10, R10
-	MOVQ             48(SP), R11
-	MOVQ             $0x00000000, 48(SP)
-	TESTQ            R11, R11
-	JNZ              loop
-	MOVQ             96(AX), R11
-	TESTQ            $0x00000001, R11
+rest:
+	MOVQ             96(AX), R9
+	TESTQ            $0x00000001, R9
 	JZ               done
 	VMOVUPS          (DX), Z12
 	VFMADD231PS.BCST (CX), Z12, Z0
@@ -6594,7 +5999,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 216(AX), Z12
+	VBROADCASTSS 168(AX), Z12
 	VMULPS       Z12, Z0, Z0
 	VMULPS       Z12, Z1, Z1
 	VMULPS       Z12, Z2, Z2
@@ -6643,7 +6048,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 220(AX), Z12
+	VBROADCASTSS 172(AX), Z12
 	MOVQ         BX, DX
 	VFMADD231PS  (DX), Z12, K1, Z0
 	ADDQ         R8, DX
@@ -6700,7 +6105,7 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    40(SP), DX
+	MOVQ    32(SP), DX
 	MOVQ    $-1, R9
 	BZHIQ   CX, R9, R9
 	MOVQ    BX, CX
@@ -6787,22 +6192,19 @@ lower:
 	KMOVW   BX, K1
 	VMOVUPS Z11, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 
 stored:
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 8(SP)
-	MOVQ 192(AX), CX
+	MOVQ 152(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 16(SP)
-	MOVQ 200(AX), CX
+	MOVQ 160(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 24(SP)
-	MOVQ 208(AX), CX
-	SHLQ $0x02, CX
-	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -6810,7 +6212,7 @@ stored:
 
 // func sTileByCol13x16AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·sTileByCol13x16AVX512(SB), NOSPLIT, $56-8
+TEXT ·sTileByCol13x16AVX512(SB), NOSPLIT, $40-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -6820,8 +6222,6 @@ TEXT ·sTileByCol13x16AVX512(SB), NOSPLIT, $56-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
-	MOVQ    152(AX), CX
-	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -6829,7 +6229,7 @@ TEXT ·sTileByCol13x16AVX512(SB), NOSPLIT, $56-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x02, SI
 	MOVQ    80(AX), DI
@@ -6880,21 +6280,11 @@ tile:
 	PREFETCHT0 (R9)
 	ADDQ       R8, R9
 	PREFETCHT0 (R9)
-	MOVQ       32(SP), R9
-	MOVQ       176(AX), R10
-	SHLQ       $0x02, R10
-	MOVQ       96(AX), R12
-	SHRQ       $0x01, R12
-	MOVQ       184(AX), R11
-	CMPQ       R11, R12
-	CMOVQGT    R12, R11
-	SUBQ       R11, R12
-	MOVQ       R12, 48(SP)
-	TESTQ      R11, R11
-	JZ         idle
+	MOVQ       96(AX), R9
+	SHRQ       $0x01, R9
+	JZ         rest
 
 loop:
-	PREFETCHT1       (R9)
 	VMOVUPS          (DX), Z13
 	VFMADD231PS.BCST (CX), Z13, Z0
 	VFMADD231PS.BCST 4(CX), Z13, Z1
@@ -6925,20 +6315,12 @@ loop:
 	VFMADD231PS.BCST 48(CX)(SI*1), Z13, Z12
 	LEAQ             (DX)(DI*2), DX
 	LEAQ             (CX)(SI*2), CX
-	ADDQ             R10, R9
-	DECQ             R11
+	DECQ             R9
 	JNZ              loop
 
-	// the rounds that fetch nothing touch the argument block
-idle:
-	MOVQ             AX, R9
-	XORQ             R10, R10
-	MOVQ             48(SP), R11
-	MOVQ             $0x00000000, 48(SP)
-	TESTQ            R11, R11
-	JNZ              loop
-	MOVQ             96(AX), R11
-	TESTQ            $0x00000001, R11
+rest:
+	MOVQ             96(AX), R9
+	TESTQ            $0x00000001, R9
 	JZ               done
 	VMOVUPS          (DX), Z13
 	VFMADD231PS.BCST (CX), Z13, Z0
@@ -6959,7 +6341,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 216(AX), Z13
+	VBROADCASTSS 168(AX), Z13
 	VMULPS       Z13, Z0, Z0
 	VMULPS       Z13, Z1, Z1
 	VMULPS       Z13, Z2, Z2
@@ -7011,7 +6393,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 220(AX), Z13
+	VBROADCASTSS 172(AX), Z13
 	MOVQ         BX, DX
 	VFMADD231PS  (DX), Z13, K1, Z0
 	ADDQ         R8, DX
@@ -7072,7 +6454,7 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    40(SP), DX
+	MOVQ    32(SP), DX
 	MOVQ    $-1, R9
 	BZHIQ   CX, R9, R9
 	MOVQ    BX, CX
@@ -7166,22 +6548,19 @@ lower:
 	KMOVW   BX, K1
 	VMOVUPS Z12, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 
 stored:
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 8(SP)
-	MOVQ 192(AX), CX
+	MOVQ 152(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 16(SP)
-	MOVQ 200(AX), CX
+	MOVQ 160(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 24(SP)
-	MOVQ 208(AX), CX
-	SHLQ $0x02, CX
-	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -7189,7 +6568,7 @@ stored:
 
 // func sTileByCol14x16AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·sTileByCol14x16AVX512(SB), NOSPLIT, $56-8
+TEXT ·sTileByCol14x16AVX512(SB), NOSPLIT, $40-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -7199,8 +6578,6 @@ TEXT ·sTileByCol14x16AVX512(SB), NOSPLIT, $56-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
-	MOVQ    152(AX), CX
-	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -7208,7 +6585,7 @@ TEXT ·sTileByCol14x16AVX512(SB), NOSPLIT, $56-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x02, SI
 	MOVQ    80(AX), DI
@@ -7262,21 +6639,11 @@ tile:
 	PREFETCHT0 (R9)
 	ADDQ       R8, R9
 	PREFETCHT0 (R9)
-	MOVQ       32(SP), R9
-	MOVQ       176(AX), R10
-	SHLQ       $0x02, R10
-	MOVQ       96(AX), R12
-	SHRQ       $0x01, R12
-	MOVQ       184(AX), R11
-	CMPQ       R11, R12
-	CMOVQGT    R12, R11
-	SUBQ       R11, R12
-	MOVQ       R12, 48(SP)
-	TESTQ      R11, R11
-	JZ         idle
+	MOVQ       96(AX), R9
+	SHRQ       $0x01, R9
+	JZ         rest
 
 loop:
-	PREFETCHT1       (R9)
 	VMOVUPS          (DX), Z14
 	VFMADD231PS.BCST (CX), Z14, Z0
 	VFMADD231PS.BCST 4(CX), Z14, Z1
@@ -7309,20 +6676,12 @@ loop:
 	VFMADD231PS.BCST 52(CX)(SI*1), Z14, Z13
 	LEAQ             (DX)(DI*2), DX
 	LEAQ             (CX)(SI*2), CX
-	ADDQ             R10, R9
-	DECQ             R11
+	DECQ             R9
 	JNZ              loop
 
-	// the rounds that fetch nothing touch the argument block
-idle:
-	MOVQ             AX, R9
-	XORQ             R10, R10
-	MOVQ             48(SP), R11
-	MOVQ             $0x00000000, 48(SP)
-	TESTQ            R11, R11
-	JNZ              loop
-	MOVQ             96(AX), R11
-	TESTQ            $0x00000001, R11
+rest:
+	MOVQ             96(AX), R9
+	TESTQ            $0x00000001, R9
 	JZ               done
 	VMOVUPS          (DX), Z14
 	VFMADD231PS.BCST (CX), Z14, Z0
@@ -7344,7 +6703,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 216(AX), Z14
+	VBROADCASTSS 168(AX), Z14
 	VMULPS       Z14, Z0, Z0
 	VMULPS       Z14, Z1, Z1
 	VMULPS       Z14, Z2, Z2
@@ -7399,7 +6758,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 220(AX), Z14
+	VBROADCASTSS 172(AX), Z14
 	MOVQ         BX, DX
 	VFMADD231PS  (DX), Z14, K1, Z0
 	ADDQ         R8, DX
@@ -7464,7 +6823,7 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    40(SP), DX
+	MOVQ    32(SP), DX
 	MOVQ    $-1, R9
 	BZHIQ   CX, R9, R9
 	MOVQ    BX, CX
@@ -7565,22 +6924,19 @@ lower:
 	KMOVW   BX, K1
 	VMOVUPS Z13, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 
 stored:
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 8(SP)
-	MOVQ 192(AX), CX
+	MOVQ 152(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 16(SP)
-	MOVQ 200(AX), CX
+	MOVQ 160(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 24(SP)
-	MOVQ 208(AX), CX
-	SHLQ $0x02, CX
-	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -7588,7 +6944,7 @@ stored:
 
 // func sTileByRow1x32AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·sTileByRow1x32AVX512(SB), NOSPLIT, $56-8
+TEXT ·sTileByRow1x32AVX512(SB), NOSPLIT, $40-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -7598,8 +6954,6 @@ TEXT ·sTileByRow1x32AVX512(SB), NOSPLIT, $56-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
-	MOVQ    152(AX), CX
-	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -7607,7 +6961,7 @@ TEXT ·sTileByRow1x32AVX512(SB), NOSPLIT, $56-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 	MOVQ    72(AX), CX
 	SHLQ    $0x02, CX
 	MOVQ    80(AX), SI
@@ -7624,21 +6978,11 @@ tile:
 	MOVQ       BX, DI
 	PREFETCHT0 (DI)
 	PREFETCHT0 64(DI)
-	MOVQ       32(SP), DI
-	MOVQ       176(AX), R8
-	SHLQ       $0x02, R8
-	MOVQ       96(AX), R10
-	SHRQ       $0x01, R10
-	MOVQ       184(AX), R9
-	CMPQ       R9, R10
-	CMOVQGT    R10, R9
-	SUBQ       R9, R10
-	MOVQ       R10, 48(SP)
-	TESTQ      R9, R9
-	JZ         idle
+	MOVQ       96(AX), DI
+	SHRQ       $0x01, DI
+	JZ         rest
 
 loop:
-	PREFETCHT1   (DI)
 	VMOVUPS      (DX), Z2
 	VMOVUPS      64(DX), Z3
 	VBROADCASTSS (CX), Z4
@@ -7651,20 +6995,12 @@ loop:
 	VFMADD231PS  Z4, Z3, Z1
 	LEAQ         (DX)(SI*2), DX
 	ADDQ         $0x08, CX
-	ADDQ         R8, DI
-	DECQ         R9
+	DECQ         DI
 	JNZ          loop
 
-	// the rounds that fetch nothing touch the argument block
-idle:
-	MOVQ         AX, DI
-	XORQ         R8, R8
-	MOVQ         48(SP), R9
-	MOVQ         $0x00000000, 48(SP)
-	TESTQ        R9, R9
-	JNZ          loop
-	MOVQ         96(AX), R9
-	TESTQ        $0x00000001, R9
+rest:
+	MOVQ         96(AX), DI
+	TESTQ        $0x00000001, DI
 	JZ           done
 	VMOVUPS      (DX), Z2
 	VMOVUPS      64(DX), Z3
@@ -7676,7 +7012,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 216(AX), Z2
+	VBROADCASTSS 168(AX), Z2
 	VMULPS       Z2, Z0, Z0
 	VMULPS       Z2, Z1, Z1
 
@@ -7696,7 +7032,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 220(AX), Z2
+	VBROADCASTSS 172(AX), Z2
 	MOVQ         BX, DX
 	VFMADD231PS  (DX), Z2, K1, Z0
 	VFMADD231PS  64(DX), Z2, K2, Z1
@@ -7711,7 +7047,7 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    40(SP), DX
+	MOVQ    32(SP), DX
 	MOVQ    $-1, DI
 	BZHIQ   CX, DI, DI
 	MOVQ    BX, CX
@@ -7724,22 +7060,19 @@ lower:
 	VMOVUPS Z0, K1, (CX)
 	VMOVUPS Z1, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 
 stored:
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 8(SP)
-	MOVQ 192(AX), CX
+	MOVQ 152(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 16(SP)
-	MOVQ 200(AX), CX
+	MOVQ 160(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 24(SP)
-	MOVQ 208(AX), CX
-	SHLQ $0x02, CX
-	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -7747,7 +7080,7 @@ stored:
 
 // func sTileByRow2x32AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·sTileByRow2x32AVX512(SB), NOSPLIT, $56-8
+TEXT ·sTileByRow2x32AVX512(SB), NOSPLIT, $40-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -7757,8 +7090,6 @@ TEXT ·sTileByRow2x32AVX512(SB), NOSPLIT, $56-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
-	MOVQ    152(AX), CX
-	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -7766,7 +7097,7 @@ TEXT ·sTileByRow2x32AVX512(SB), NOSPLIT, $56-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x02, SI
 	MOVQ    80(AX), DI
@@ -7788,21 +7119,11 @@ tile:
 	ADDQ       R8, R9
 	PREFETCHT0 (R9)
 	PREFETCHT0 64(R9)
-	MOVQ       32(SP), R9
-	MOVQ       176(AX), R10
-	SHLQ       $0x02, R10
-	MOVQ       96(AX), R12
-	SHRQ       $0x01, R12
-	MOVQ       184(AX), R11
-	CMPQ       R11, R12
-	CMOVQGT    R12, R11
-	SUBQ       R11, R12
-	MOVQ       R12, 48(SP)
-	TESTQ      R11, R11
-	JZ         idle
+	MOVQ       96(AX), R9
+	SHRQ       $0x01, R9
+	JZ         rest
 
 loop:
-	PREFETCHT1   (R9)
 	VMOVUPS      (DX), Z4
 	VMOVUPS      64(DX), Z5
 	VBROADCASTSS (CX), Z6
@@ -7821,20 +7142,12 @@ loop:
 	VFMADD231PS  Z6, Z5, Z3
 	LEAQ         (DX)(DI*2), DX
 	ADDQ         $0x08, CX
-	ADDQ         R10, R9
-	DECQ         R11
+	DECQ         R9
 	JNZ          loop
 
-	// the rounds that fetch nothing touch the argument block
-idle:
-	MOVQ         AX, R9
-	XORQ         R10, R10
-	MOVQ         48(SP), R11
-	MOVQ         $0x00000000, 48(SP)
-	TESTQ        R11, R11
-	JNZ          loop
-	MOVQ         96(AX), R11
-	TESTQ        $0x00000001, R11
+rest:
+	MOVQ         96(AX), R9
+	TESTQ        $0x00000001, R9
 	JZ           done
 	VMOVUPS      (DX), Z4
 	VMOVUPS      64(DX), Z5
@@ -7849,7 +7162,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 216(AX), Z4
+	VBROADCASTSS 168(AX), Z4
 	VMULPS       Z4, Z0, Z0
 	VMULPS       Z4, Z1, Z1
 	VMULPS       Z4, Z2, Z2
@@ -7874,7 +7187,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 220(AX), Z4
+	VBROADCASTSS 172(AX), Z4
 	MOVQ         BX, DX
 	VFMADD231PS  (DX), Z4, K1, Z0
 	VFMADD231PS  64(DX), Z4, K2, Z1
@@ -7895,7 +7208,7 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    40(SP), DX
+	MOVQ    32(SP), DX
 	MOVQ    $-1, R9
 	BZHIQ   CX, R9, R9
 	MOVQ    BX, CX
@@ -7918,22 +7231,19 @@ lower:
 	VMOVUPS Z2, K1, (CX)
 	VMOVUPS Z3, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 
 stored:
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 8(SP)
-	MOVQ 192(AX), CX
+	MOVQ 152(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 16(SP)
-	MOVQ 200(AX), CX
+	MOVQ 160(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 24(SP)
-	MOVQ 208(AX), CX
-	SHLQ $0x02, CX
-	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -7941,7 +7251,7 @@ stored:
 
 // func sTileByRow3x32AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·sTileByRow3x32AVX512(SB), NOSPLIT, $56-8
+TEXT ·sTileByRow3x32AVX512(SB), NOSPLIT, $40-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -7951,8 +7261,6 @@ TEXT ·sTileByRow3x32AVX512(SB), NOSPLIT, $56-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
-	MOVQ    152(AX), CX
-	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -7960,7 +7268,7 @@ TEXT ·sTileByRow3x32AVX512(SB), NOSPLIT, $56-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x02, SI
 	MOVQ    80(AX), DI
@@ -7987,21 +7295,11 @@ tile:
 	ADDQ       R8, R9
 	PREFETCHT0 (R9)
 	PREFETCHT0 64(R9)
-	MOVQ       32(SP), R9
-	MOVQ       176(AX), R10
-	SHLQ       $0x02, R10
-	MOVQ       96(AX), R12
-	SHRQ       $0x01, R12
-	MOVQ       184(AX), R11
-	CMPQ       R11, R12
-	CMOVQGT    R12, R11
-	SUBQ       R11, R12
-	MOVQ       R12, 48(SP)
-	TESTQ      R11, R11
-	JZ         idle
+	MOVQ       96(AX), R9
+	SHRQ       $0x01, R9
+	JZ         rest
 
 loop:
-	PREFETCHT1   (R9)
 	VMOVUPS      (DX), Z6
 	VMOVUPS      64(DX), Z7
 	VBROADCASTSS (CX), Z8
@@ -8026,20 +7324,12 @@ loop:
 	VFMADD231PS  Z8, Z7, Z5
 	LEAQ         (DX)(DI*2), DX
 	ADDQ         $0x08, CX
-	ADDQ         R10, R9
-	DECQ         R11
+	DECQ         R9
 	JNZ          loop
 
-	// the rounds that fetch nothing touch the argument block
-idle:
-	MOVQ         AX, R9
-	XORQ         R10, R10
-	MOVQ         48(SP), R11
-	MOVQ         $0x00000000, 48(SP)
-	TESTQ        R11, R11
-	JNZ          loop
-	MOVQ         96(AX), R11
-	TESTQ        $0x00000001, R11
+rest:
+	MOVQ         96(AX), R9
+	TESTQ        $0x00000001, R9
 	JZ           done
 	VMOVUPS      (DX), Z6
 	VMOVUPS      64(DX), Z7
@@ -8057,7 +7347,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 216(AX), Z6
+	VBROADCASTSS 168(AX), Z6
 	VMULPS       Z6, Z0, Z0
 	VMULPS       Z6, Z1, Z1
 	VMULPS       Z6, Z2, Z2
@@ -8087,7 +7377,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 220(AX), Z6
+	VBROADCASTSS 172(AX), Z6
 	MOVQ         BX, DX
 	VFMADD231PS  (DX), Z6, K1, Z0
 	VFMADD231PS  64(DX), Z6, K2, Z1
@@ -8114,7 +7404,7 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    40(SP), DX
+	MOVQ    32(SP), DX
 	MOVQ    $-1, R9
 	BZHIQ   CX, R9, R9
 	MOVQ    BX, CX
@@ -8147,22 +7437,19 @@ lower:
 	VMOVUPS Z4, K1, (CX)
 	VMOVUPS Z5, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 
 stored:
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 8(SP)
-	MOVQ 192(AX), CX
+	MOVQ 152(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 16(SP)
-	MOVQ 200(AX), CX
+	MOVQ 160(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 24(SP)
-	MOVQ 208(AX), CX
-	SHLQ $0x02, CX
-	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -8170,7 +7457,7 @@ stored:
 
 // func sTileByRow4x32AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·sTileByRow4x32AVX512(SB), NOSPLIT, $56-8
+TEXT ·sTileByRow4x32AVX512(SB), NOSPLIT, $40-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -8180,8 +7467,6 @@ TEXT ·sTileByRow4x32AVX512(SB), NOSPLIT, $56-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
-	MOVQ    152(AX), CX
-	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -8189,7 +7474,7 @@ TEXT ·sTileByRow4x32AVX512(SB), NOSPLIT, $56-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x02, SI
 	MOVQ    80(AX), DI
@@ -8222,21 +7507,11 @@ tile:
 	ADDQ       R8, R10
 	PREFETCHT0 (R10)
 	PREFETCHT0 64(R10)
-	MOVQ       32(SP), R10
-	MOVQ       176(AX), R11
-	SHLQ       $0x02, R11
-	MOVQ       96(AX), R13
-	SHRQ       $0x01, R13
-	MOVQ       184(AX), R12
-	CMPQ       R12, R13
-	CMOVQGT    R13, R12
-	SUBQ       R12, R13
-	MOVQ       R13, 48(SP)
-	TESTQ      R12, R12
-	JZ         idle
+	MOVQ       96(AX), R10
+	SHRQ       $0x01, R10
+	JZ         rest
 
 loop:
-	PREFETCHT1   (R10)
 	VMOVUPS      (DX), Z8
 	VMOVUPS      64(DX), Z9
 	VBROADCASTSS (CX), Z10
@@ -8267,20 +7542,12 @@ loop:
 	VFMADD231PS  Z10, Z9, Z7
 	LEAQ         (DX)(DI*2), DX
 	ADDQ         $0x08, CX
-	ADDQ         R11, R10
-	DECQ         R12
+	DECQ         R10
 	JNZ          loop
 
-	// the rounds that fetch nothing touch the argument block
-idle:
-	MOVQ         AX, R10
-	XORQ         R11, R11
-	MOVQ         48(SP), R12
-	MOVQ         $0x00000000, 48(SP)
-	TESTQ        R12, R12
-	JNZ          loop
-	MOVQ         96(AX), R12
-	TESTQ        $0x00000001, R12
+rest:
+	MOVQ         96(AX), R10
+	TESTQ        $0x00000001, R10
 	JZ           done
 	VMOVUPS      (DX), Z8
 	VMOVUPS      64(DX), Z9
@@ -8301,7 +7568,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 216(AX), Z8
+	VBROADCASTSS 168(AX), Z8
 	VMULPS       Z8, Z0, Z0
 	VMULPS       Z8, Z1, Z1
 	VMULPS       Z8, Z2, Z2
@@ -8336,7 +7603,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 220(AX), Z8
+	VBROADCASTSS 172(AX), Z8
 	MOVQ         BX, DX
 	VFMADD231PS  (DX), Z8, K1, Z0
 	VFMADD231PS  64(DX), Z8, K2, Z1
@@ -8369,7 +7636,7 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    40(SP), DX
+	MOVQ    32(SP), DX
 	MOVQ    $-1, R10
 	BZHIQ   CX, R10, R10
 	MOVQ    BX, CX
@@ -8412,22 +7679,19 @@ lower:
 	VMOVUPS Z6, K1, (CX)
 	VMOVUPS Z7, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 
 stored:
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 8(SP)
-	MOVQ 192(AX), CX
+	MOVQ 152(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 16(SP)
-	MOVQ 200(AX), CX
+	MOVQ 160(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 24(SP)
-	MOVQ 208(AX), CX
-	SHLQ $0x02, CX
-	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -8435,7 +7699,7 @@ stored:
 
 // func sTileByRow5x32AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·sTileByRow5x32AVX512(SB), NOSPLIT, $56-8
+TEXT ·sTileByRow5x32AVX512(SB), NOSPLIT, $40-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -8445,8 +7709,6 @@ TEXT ·sTileByRow5x32AVX512(SB), NOSPLIT, $56-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
-	MOVQ    152(AX), CX
-	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -8454,7 +7716,7 @@ TEXT ·sTileByRow5x32AVX512(SB), NOSPLIT, $56-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x02, SI
 	MOVQ    80(AX), DI
@@ -8492,21 +7754,11 @@ tile:
 	ADDQ       R8, R10
 	PREFETCHT0 (R10)
 	PREFETCHT0 64(R10)
-	MOVQ       32(SP), R10
-	MOVQ       176(AX), R11
-	SHLQ       $0x02, R11
-	MOVQ       96(AX), R13
-	SHRQ       $0x01, R13
-	MOVQ       184(AX), R12
-	CMPQ       R12, R13
-	CMOVQGT    R13, R12
-	SUBQ       R12, R13
-	MOVQ       R13, 48(SP)
-	TESTQ      R12, R12
-	JZ         idle
+	MOVQ       96(AX), R10
+	SHRQ       $0x01, R10
+	JZ         rest
 
 loop:
-	PREFETCHT1   (R10)
 	VMOVUPS      (DX), Z10
 	VMOVUPS      64(DX), Z11
 	VBROADCASTSS (CX), Z12
@@ -8543,20 +7795,12 @@ loop:
 	VFMADD231PS  Z12, Z11, Z9
 	LEAQ         (DX)(DI*2), DX
 	ADDQ         $0x08, CX
-	ADDQ         R11, R10
-	DECQ         R12
+	DECQ         R10
 	JNZ          loop
 
-	// the rounds that fetch nothing touch the argument block
-idle:
-	MOVQ         AX, R10
-	XORQ         R11, R11
-	MOVQ         48(SP), R12
-	MOVQ         $0x00000000, 48(SP)
-	TESTQ        R12, R12
-	JNZ          loop
-	MOVQ         96(AX), R12
-	TESTQ        $0x00000001, R12
+rest:
+	MOVQ         96(AX), R10
+	TESTQ        $0x00000001, R10
 	JZ           done
 	VMOVUPS      (DX), Z10
 	VMOVUPS      64(DX), Z11
@@ -8580,7 +7824,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 216(AX), Z10
+	VBROADCASTSS 168(AX), Z10
 	VMULPS       Z10, Z0, Z0
 	VMULPS       Z10, Z1, Z1
 	VMULPS       Z10, Z2, Z2
@@ -8620,7 +7864,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 220(AX), Z10
+	VBROADCASTSS 172(AX), Z10
 	MOVQ         BX, DX
 	VFMADD231PS  (DX), Z10, K1, Z0
 	VFMADD231PS  64(DX), Z10, K2, Z1
@@ -8659,7 +7903,7 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    40(SP), DX
+	MOVQ    32(SP), DX
 	MOVQ    $-1, R10
 	BZHIQ   CX, R10, R10
 	MOVQ    BX, CX
@@ -8712,22 +7956,19 @@ lower:
 	VMOVUPS Z8, K1, (CX)
 	VMOVUPS Z9, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 
 stored:
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 8(SP)
-	MOVQ 192(AX), CX
+	MOVQ 152(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 16(SP)
-	MOVQ 200(AX), CX
+	MOVQ 160(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 24(SP)
-	MOVQ 208(AX), CX
-	SHLQ $0x02, CX
-	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -8735,7 +7976,7 @@ stored:
 
 // func sTileByRow6x32AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·sTileByRow6x32AVX512(SB), NOSPLIT, $56-8
+TEXT ·sTileByRow6x32AVX512(SB), NOSPLIT, $40-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -8745,8 +7986,6 @@ TEXT ·sTileByRow6x32AVX512(SB), NOSPLIT, $56-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
-	MOVQ    152(AX), CX
-	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -8754,7 +7993,7 @@ TEXT ·sTileByRow6x32AVX512(SB), NOSPLIT, $56-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x02, SI
 	MOVQ    80(AX), DI
@@ -8799,21 +8038,11 @@ tile:
 	ADDQ       R8, R11
 	PREFETCHT0 (R11)
 	PREFETCHT0 64(R11)
-	MOVQ       32(SP), R11
-	MOVQ       176(AX), R12
-	SHLQ       $0x02, R12
-	MOVQ       96(AX), R14
-	SHRQ       $0x01, R14
-	MOVQ       184(AX), R13
-	CMPQ       R13, R14
-	CMOVQGT    R14, R13
-	SUBQ       R13, R14
-	MOVQ       R14, 48(SP)
-	TESTQ      R13, R13
-	JZ         idle
+	MOVQ       96(AX), R11
+	SHRQ       $0x01, R11
+	JZ         rest
 
 loop:
-	PREFETCHT1   (R11)
 	VMOVUPS      (DX), Z12
 	VMOVUPS      64(DX), Z13
 	VBROADCASTSS (CX), Z14
@@ -8857,20 +8086,12 @@ loop:
 	LEAQ         (DX)(DI*2), DX
 	ADDQ         $0x08, CX
 	ADDQ         $0x08, R10
-	ADDQ         R12, R11
-	DECQ         R13
+	DECQ         R11
 	JNZ          loop
 
-	// the rounds that fetch nothing touch the argument block
-idle:
-	MOVQ         AX, R11
-	XORQ         R12, R12
-	MOVQ         48(SP), R13
-	MOVQ         $0x00000000, 48(SP)
-	TESTQ        R13, R13
-	JNZ          loop
-	MOVQ         96(AX), R13
-	TESTQ        $0x00000001, R13
+rest:
+	MOVQ         96(AX), R11
+	TESTQ        $0x00000001, R11
 	JZ           done
 	VMOVUPS      (DX), Z12
 	VMOVUPS      64(DX), Z13
@@ -8897,7 +8118,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 216(AX), Z12
+	VBROADCASTSS 168(AX), Z12
 	VMULPS       Z12, Z0, Z0
 	VMULPS       Z12, Z1, Z1
 	VMULPS       Z12, Z2, Z2
@@ -8942,7 +8163,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 220(AX), Z12
+	VBROADCASTSS 172(AX), Z12
 	MOVQ         BX, DX
 	VFMADD231PS  (DX), Z12, K1, Z0
 	VFMADD231PS  64(DX), Z12, K2, Z1
@@ -8987,7 +8208,7 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    40(SP), DX
+	MOVQ    32(SP), DX
 	MOVQ    $-1, R10
 	BZHIQ   CX, R10, R10
 	MOVQ    BX, CX
@@ -9050,22 +8271,19 @@ lower:
 	VMOVUPS Z10, K1, (CX)
 	VMOVUPS Z11, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 
 stored:
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 8(SP)
-	MOVQ 192(AX), CX
+	MOVQ 152(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 16(SP)
-	MOVQ 200(AX), CX
+	MOVQ 160(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 24(SP)
-	MOVQ 208(AX), CX
-	SHLQ $0x02, CX
-	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -9073,7 +8291,7 @@ stored:
 
 // func sTileByRow7x32AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·sTileByRow7x32AVX512(SB), NOSPLIT, $56-8
+TEXT ·sTileByRow7x32AVX512(SB), NOSPLIT, $40-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -9083,8 +8301,6 @@ TEXT ·sTileByRow7x32AVX512(SB), NOSPLIT, $56-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
-	MOVQ    152(AX), CX
-	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -9092,7 +8308,7 @@ TEXT ·sTileByRow7x32AVX512(SB), NOSPLIT, $56-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x02, SI
 	MOVQ    80(AX), DI
@@ -9142,21 +8358,11 @@ tile:
 	ADDQ       R8, R11
 	PREFETCHT0 (R11)
 	PREFETCHT0 64(R11)
-	MOVQ       32(SP), R11
-	MOVQ       176(AX), R12
-	SHLQ       $0x02, R12
-	MOVQ       96(AX), R14
-	SHRQ       $0x01, R14
-	MOVQ       184(AX), R13
-	CMPQ       R13, R14
-	CMOVQGT    R14, R13
-	SUBQ       R13, R14
-	MOVQ       R14, 48(SP)
-	TESTQ      R13, R13
-	JZ         idle
+	MOVQ       96(AX), R11
+	SHRQ       $0x01, R11
+	JZ         rest
 
 loop:
-	PREFETCHT1   (R11)
 	VMOVUPS      (DX), Z14
 	VMOVUPS      64(DX), Z15
 	VBROADCASTSS (CX), Z16
@@ -9206,20 +8412,12 @@ loop:
 	LEAQ         (DX)(DI*2), DX
 	ADDQ         $0x08, CX
 	ADDQ         $0x08, R10
-	ADDQ         R12, R11
-	DECQ         R13
+	DECQ         R11
 	JNZ          loop
 
-	// the rounds that fetch nothing touch the argument block
-idle:
-	MOVQ         AX, R11
-	XORQ         R12, R12
-	MOVQ         48(SP), R13
-	MOVQ         $0x00000000, 48(SP)
-	TESTQ        R13, R13
-	JNZ          loop
-	MOVQ         96(AX), R13
-	TESTQ        $0x00000001, R13
+rest:
+	MOVQ         96(AX), R11
+	TESTQ        $0x00000001, R11
 	JZ           done
 	VMOVUPS      (DX), Z14
 	VMOVUPS      64(DX), Z15
@@ -9249,7 +8447,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 216(AX), Z14
+	VBROADCASTSS 168(AX), Z14
 	VMULPS       Z14, Z0, Z0
 	VMULPS       Z14, Z1, Z1
 	VMULPS       Z14, Z2, Z2
@@ -9299,7 +8497,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 220(AX), Z14
+	VBROADCASTSS 172(AX), Z14
 	MOVQ         BX, DX
 	VFMADD231PS  (DX), Z14, K1, Z0
 	VFMADD231PS  64(DX), Z14, K2, Z1
@@ -9350,7 +8548,7 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    40(SP), DX
+	MOVQ    32(SP), DX
 	MOVQ    $-1, R10
 	BZHIQ   CX, R10, R10
 	MOVQ    BX, CX
@@ -9423,22 +8621,19 @@ lower:
 	VMOVUPS Z12, K1, (CX)
 	VMOVUPS Z13, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 
 stored:
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 8(SP)
-	MOVQ 192(AX), CX
+	MOVQ 152(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 16(SP)
-	MOVQ 200(AX), CX
+	MOVQ 160(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 24(SP)
-	MOVQ 208(AX), CX
-	SHLQ $0x02, CX
-	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -9446,7 +8641,7 @@ stored:
 
 // func sTileByRow8x32AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·sTileByRow8x32AVX512(SB), NOSPLIT, $56-8
+TEXT ·sTileByRow8x32AVX512(SB), NOSPLIT, $40-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -9456,8 +8651,6 @@ TEXT ·sTileByRow8x32AVX512(SB), NOSPLIT, $56-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
-	MOVQ    152(AX), CX
-	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -9465,7 +8658,7 @@ TEXT ·sTileByRow8x32AVX512(SB), NOSPLIT, $56-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x02, SI
 	MOVQ    80(AX), DI
@@ -9520,21 +8713,11 @@ tile:
 	ADDQ       R8, R11
 	PREFETCHT0 (R11)
 	PREFETCHT0 64(R11)
-	MOVQ       32(SP), R11
-	MOVQ       176(AX), R12
-	SHLQ       $0x02, R12
-	MOVQ       96(AX), R14
-	SHRQ       $0x01, R14
-	MOVQ       184(AX), R13
-	CMPQ       R13, R14
-	CMOVQGT    R14, R13
-	SUBQ       R13, R14
-	MOVQ       R14, 48(SP)
-	TESTQ      R13, R13
-	JZ         idle
+	MOVQ       96(AX), R11
+	SHRQ       $0x01, R11
+	JZ         rest
 
 loop:
-	PREFETCHT1   (R11)
 	VMOVUPS      (DX), Z16
 	VMOVUPS      64(DX), Z17
 	VBROADCASTSS (CX), Z18
@@ -9590,20 +8773,12 @@ loop:
 	LEAQ         (DX)(DI*2), DX
 	ADDQ         $0x08, CX
 	ADDQ         $0x08, R10
-	ADDQ         R12, R11
-	DECQ         R13
+	DECQ         R11
 	JNZ          loop
 
-	// the rounds that fetch nothing touch the argument block
-idle:
-	MOVQ         AX, R11
-	XORQ         R12, R12
-	MOVQ         48(SP), R13
-	MOVQ         $0x00000000, 48(SP)
-	TESTQ        R13, R13
-	JNZ          loop
-	MOVQ         96(AX), R13
-	TESTQ        $0x00000001, R13
+rest:
+	MOVQ         96(AX), R11
+	TESTQ        $0x00000001, R11
 	JZ           done
 	VMOVUPS      (DX), Z16
 	VMOVUPS      64(DX), Z17
@@ -9636,7 +8811,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 216(AX), Z16
+	VBROADCASTSS 168(AX), Z16
 	VMULPS       Z16, Z0, Z0
 	VMULPS       Z16, Z1, Z1
 	VMULPS       Z16, Z2, Z2
@@ -9691,7 +8866,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 220(AX), Z16
+	VBROADCASTSS 172(AX), Z16
 	MOVQ         BX, DX
 	VFMADD231PS  (DX), Z16, K1, Z0
 	VFMADD231PS  64(DX), Z16, K2, Z1
@@ -9748,7 +8923,7 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    40(SP), DX
+	MOVQ    32(SP), DX
 	MOVQ    $-1, R10
 	BZHIQ   CX, R10, R10
 	MOVQ    BX, CX
@@ -9831,22 +9006,19 @@ lower:
 	VMOVUPS Z14, K1, (CX)
 	VMOVUPS Z15, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 
 stored:
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 8(SP)
-	MOVQ 192(AX), CX
+	MOVQ 152(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 16(SP)
-	MOVQ 200(AX), CX
+	MOVQ 160(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 24(SP)
-	MOVQ 208(AX), CX
-	SHLQ $0x02, CX
-	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -9854,7 +9026,7 @@ stored:
 
 // func sTileByRow9x32AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·sTileByRow9x32AVX512(SB), NOSPLIT, $56-8
+TEXT ·sTileByRow9x32AVX512(SB), NOSPLIT, $40-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -9864,8 +9036,6 @@ TEXT ·sTileByRow9x32AVX512(SB), NOSPLIT, $56-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
-	MOVQ    152(AX), CX
-	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -9873,7 +9043,7 @@ TEXT ·sTileByRow9x32AVX512(SB), NOSPLIT, $56-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x02, SI
 	MOVQ    80(AX), DI
@@ -9933,21 +9103,11 @@ tile:
 	ADDQ       R8, R11
 	PREFETCHT0 (R11)
 	PREFETCHT0 64(R11)
-	MOVQ       32(SP), R11
-	MOVQ       176(AX), R12
-	SHLQ       $0x02, R12
-	MOVQ       96(AX), R14
-	SHRQ       $0x01, R14
-	MOVQ       184(AX), R13
-	CMPQ       R13, R14
-	CMOVQGT    R14, R13
-	SUBQ       R13, R14
-	MOVQ       R14, 48(SP)
-	TESTQ      R13, R13
-	JZ         idle
+	MOVQ       96(AX), R11
+	SHRQ       $0x01, R11
+	JZ         rest
 
 loop:
-	PREFETCHT1   (R11)
 	VMOVUPS      (DX), Z18
 	VMOVUPS      64(DX), Z19
 	VBROADCASTSS (CX), Z20
@@ -10009,20 +9169,12 @@ loop:
 	LEAQ         (DX)(DI*2), DX
 	ADDQ         $0x08, CX
 	ADDQ         $0x08, R10
-	ADDQ         R12, R11
-	DECQ         R13
+	DECQ         R11
 	JNZ          loop
 
-	// the rounds that fetch nothing touch the argument block
-idle:
-	MOVQ         AX, R11
-	XORQ         R12, R12
-	MOVQ         48(SP), R13
-	MOVQ         $0x00000000, 48(SP)
-	TESTQ        R13, R13
-	JNZ          loop
-	MOVQ         96(AX), R13
-	TESTQ        $0x00000001, R13
+rest:
+	MOVQ         96(AX), R11
+	TESTQ        $0x00000001, R11
 	JZ           done
 	VMOVUPS      (DX), Z18
 	VMOVUPS      64(DX), Z19
@@ -10058,7 +9210,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 216(AX), Z18
+	VBROADCASTSS 168(AX), Z18
 	VMULPS       Z18, Z0, Z0
 	VMULPS       Z18, Z1, Z1
 	VMULPS       Z18, Z2, Z2
@@ -10118,7 +9270,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 220(AX), Z18
+	VBROADCASTSS 172(AX), Z18
 	MOVQ         BX, DX
 	VFMADD231PS  (DX), Z18, K1, Z0
 	VFMADD231PS  64(DX), Z18, K2, Z1
@@ -10181,7 +9333,7 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    40(SP), DX
+	MOVQ    32(SP), DX
 	MOVQ    $-1, R10
 	BZHIQ   CX, R10, R10
 	MOVQ    BX, CX
@@ -10274,22 +9426,19 @@ lower:
 	VMOVUPS Z16, K1, (CX)
 	VMOVUPS Z17, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 
 stored:
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 8(SP)
-	MOVQ 192(AX), CX
+	MOVQ 152(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 16(SP)
-	MOVQ 200(AX), CX
+	MOVQ 160(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 24(SP)
-	MOVQ 208(AX), CX
-	SHLQ $0x02, CX
-	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -10297,7 +9446,7 @@ stored:
 
 // func sTileByRow10x32AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·sTileByRow10x32AVX512(SB), NOSPLIT, $56-8
+TEXT ·sTileByRow10x32AVX512(SB), NOSPLIT, $40-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -10307,8 +9456,6 @@ TEXT ·sTileByRow10x32AVX512(SB), NOSPLIT, $56-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
-	MOVQ    152(AX), CX
-	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -10316,7 +9463,7 @@ TEXT ·sTileByRow10x32AVX512(SB), NOSPLIT, $56-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x02, SI
 	MOVQ    80(AX), DI
@@ -10381,21 +9528,11 @@ tile:
 	ADDQ       R8, R11
 	PREFETCHT0 (R11)
 	PREFETCHT0 64(R11)
-	MOVQ       32(SP), R11
-	MOVQ       176(AX), R12
-	SHLQ       $0x02, R12
-	MOVQ       96(AX), R14
-	SHRQ       $0x01, R14
-	MOVQ       184(AX), R13
-	CMPQ       R13, R14
-	CMOVQGT    R14, R13
-	SUBQ       R13, R14
-	MOVQ       R14, 48(SP)
-	TESTQ      R13, R13
-	JZ         idle
+	MOVQ       96(AX), R11
+	SHRQ       $0x01, R11
+	JZ         rest
 
 loop:
-	PREFETCHT1   (R11)
 	VMOVUPS      (DX), Z20
 	VMOVUPS      64(DX), Z21
 	VBROADCASTSS (CX), Z22
@@ -10463,20 +9600,12 @@ loop:
 	LEAQ         (DX)(DI*2), DX
 	ADDQ         $0x08, CX
 	ADDQ         $0x08, R10
-	ADDQ         R12, R11
-	DECQ         R13
+	DECQ         R11
 	JNZ          loop
 
-	// the rounds that fetch nothing touch the argument block
-idle:
-	MOVQ         AX, R11
-	XORQ         R12, R12
-	MOVQ         48(SP), R13
-	MOVQ         $0x00000000, 48(SP)
-	TESTQ        R13, R13
-	JNZ          loop
-	MOVQ         96(AX), R13
-	TESTQ        $0x00000001, R13
+rest:
+	MOVQ         96(AX), R11
+	TESTQ        $0x00000001, R11
 	JZ           done
 	VMOVUPS      (DX), Z20
 	VMOVUPS      64(DX), Z21
@@ -10515,7 +9644,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 216(AX), Z20
+	VBROADCASTSS 168(AX), Z20
 	VMULPS       Z20, Z0, Z0
 	VMULPS       Z20, Z1, Z1
 	VMULPS       Z20, Z2, Z2
@@ -10580,7 +9709,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 220(AX), Z20
+	VBROADCASTSS 172(AX), Z20
 	MOVQ         BX, DX
 	VFMADD231PS  (DX), Z20, K1, Z0
 	VFMADD231PS  64(DX), Z20, K2, Z1
@@ -10649,7 +9778,7 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    40(SP), DX
+	MOVQ    32(SP), DX
 	MOVQ    $-1, R10
 	BZHIQ   CX, R10, R10
 	MOVQ    BX, CX
@@ -10752,22 +9881,19 @@ lower:
 	VMOVUPS Z18, K1, (CX)
 	VMOVUPS Z19, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 
 stored:
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 8(SP)
-	MOVQ 192(AX), CX
+	MOVQ 152(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 16(SP)
-	MOVQ 200(AX), CX
+	MOVQ 160(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 24(SP)
-	MOVQ 208(AX), CX
-	SHLQ $0x02, CX
-	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -10775,7 +9901,7 @@ stored:
 
 // func sTileByRow11x32AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·sTileByRow11x32AVX512(SB), NOSPLIT, $56-8
+TEXT ·sTileByRow11x32AVX512(SB), NOSPLIT, $40-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -10785,8 +9911,6 @@ TEXT ·sTileByRow11x32AVX512(SB), NOSPLIT, $56-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
-	MOVQ    152(AX), CX
-	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -10794,7 +9918,7 @@ TEXT ·sTileByRow11x32AVX512(SB), NOSPLIT, $56-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x02, SI
 	MOVQ    80(AX), DI
@@ -10866,21 +9990,11 @@ tile:
 	ADDQ       R8, R12
 	PREFETCHT0 (R12)
 	PREFETCHT0 64(R12)
-	MOVQ       32(SP), R12
-	MOVQ       176(AX), R13
-	SHLQ       $0x02, R13
-	MOVQ       96(AX), R15
-	SHRQ       $0x01, R15
-	MOVQ       184(AX), R14
-	CMPQ       R14, R15
-	CMOVQGT    R15, R14
-	SUBQ       R14, R15
-	MOVQ       R15, 48(SP)
-	TESTQ      R14, R14
-	JZ         idle
+	MOVQ       96(AX), R12
+	SHRQ       $0x01, R12
+	JZ         rest
 
 loop:
-	PREFETCHT1   (R12)
 	VMOVUPS      (DX), Z22
 	VMOVUPS      64(DX), Z23
 	VBROADCASTSS (CX), Z24
@@ -10955,20 +10069,12 @@ loop:
 	ADDQ         $0x08, CX
 	ADDQ         $0x08, R10
 	ADDQ         $0x08, R11
-	ADDQ         R13, R12
-	DECQ         R14
+	DECQ         R12
 	JNZ          loop
 
-	// the rounds that fetch nothing touch the argument block
-idle:
-	MOVQ         AX, R12
-	XORQ         R13, R13
-	MOVQ         48(SP), R14
-	MOVQ         $0x00000000, 48(SP)
-	TESTQ        R14, R14
-	JNZ          loop
-	MOVQ         96(AX), R14
-	TESTQ        $0x00000001, R14
+rest:
+	MOVQ         96(AX), R12
+	TESTQ        $0x00000001, R12
 	JZ           done
 	VMOVUPS      (DX), Z22
 	VMOVUPS      64(DX), Z23
@@ -11010,7 +10116,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 216(AX), Z22
+	VBROADCASTSS 168(AX), Z22
 	VMULPS       Z22, Z0, Z0
 	VMULPS       Z22, Z1, Z1
 	VMULPS       Z22, Z2, Z2
@@ -11080,7 +10186,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 220(AX), Z22
+	VBROADCASTSS 172(AX), Z22
 	MOVQ         BX, DX
 	VFMADD231PS  (DX), Z22, K1, Z0
 	VFMADD231PS  64(DX), Z22, K2, Z1
@@ -11155,7 +10261,7 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    40(SP), DX
+	MOVQ    32(SP), DX
 	MOVQ    $-1, R10
 	BZHIQ   CX, R10, R10
 	MOVQ    BX, CX
@@ -11268,22 +10374,19 @@ lower:
 	VMOVUPS Z20, K1, (CX)
 	VMOVUPS Z21, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 
 stored:
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 8(SP)
-	MOVQ 192(AX), CX
+	MOVQ 152(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 16(SP)
-	MOVQ 200(AX), CX
+	MOVQ 160(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 24(SP)
-	MOVQ 208(AX), CX
-	SHLQ $0x02, CX
-	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -11291,7 +10394,7 @@ stored:
 
 // func sTileByRow12x32AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·sTileByRow12x32AVX512(SB), NOSPLIT, $56-8
+TEXT ·sTileByRow12x32AVX512(SB), NOSPLIT, $40-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -11301,8 +10404,6 @@ TEXT ·sTileByRow12x32AVX512(SB), NOSPLIT, $56-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
-	MOVQ    152(AX), CX
-	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -11310,7 +10411,7 @@ TEXT ·sTileByRow12x32AVX512(SB), NOSPLIT, $56-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x02, SI
 	MOVQ    80(AX), DI
@@ -11387,21 +10488,11 @@ tile:
 	ADDQ       R8, R12
 	PREFETCHT0 (R12)
 	PREFETCHT0 64(R12)
-	MOVQ       32(SP), R12
-	MOVQ       176(AX), R13
-	SHLQ       $0x02, R13
-	MOVQ       96(AX), R15
-	SHRQ       $0x01, R15
-	MOVQ       184(AX), R14
-	CMPQ       R14, R15
-	CMOVQGT    R15, R14
-	SUBQ       R14, R15
-	MOVQ       R15, 48(SP)
-	TESTQ      R14, R14
-	JZ         idle
+	MOVQ       96(AX), R12
+	SHRQ       $0x01, R12
+	JZ         rest
 
 loop:
-	PREFETCHT1   (R12)
 	VMOVUPS      (DX), Z24
 	VMOVUPS      64(DX), Z25
 	VBROADCASTSS (CX), Z26
@@ -11482,20 +10573,12 @@ loop:
 	ADDQ         $0x08, CX
 	ADDQ         $0x08, R10
 	ADDQ         $0x08, R11
-	ADDQ         R13, R12
-	DECQ         R14
+	DECQ         R12
 	JNZ          loop
 
-	// the rounds that fetch nothing touch the argument block
-idle:
-	MOVQ         AX, R12
-	XORQ         R13, R13
-	MOVQ         48(SP), R14
-	MOVQ         $0x00000000, 48(SP)
-	TESTQ        R14, R14
-	JNZ          loop
-	MOVQ         96(AX), R14
-	TESTQ        $0x00000001, R14
+rest:
+	MOVQ         96(AX), R12
+	TESTQ        $0x00000001, R12
 	JZ           done
 	VMOVUPS      (DX), Z24
 	VMOVUPS      64(DX), Z25
@@ -11540,7 +10623,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 216(AX), Z24
+	VBROADCASTSS 168(AX), Z24
 	VMULPS       Z24, Z0, Z0
 	VMULPS       Z24, Z1, Z1
 	VMULPS       Z24, Z2, Z2
@@ -11615,7 +10698,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 220(AX), Z24
+	VBROADCASTSS 172(AX), Z24
 	MOVQ         BX, DX
 	VFMADD231PS  (DX), Z24, K1, Z0
 	VFMADD231PS  64(DX), Z24, K2, Z1
@@ -11696,7 +10779,7 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    40(SP), DX
+	MOVQ    32(SP), DX
 	MOVQ    $-1, R10
 	BZHIQ   CX, R10, R10
 	MOVQ    BX, CX
@@ -11819,22 +10902,19 @@ lower:
 	VMOVUPS Z22, K1, (CX)
 	VMOVUPS Z23, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 
 stored:
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 8(SP)
-	MOVQ 192(AX), CX
+	MOVQ 152(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 16(SP)
-	MOVQ 200(AX), CX
+	MOVQ 160(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 24(SP)
-	MOVQ 208(AX), CX
-	SHLQ $0x02, CX
-	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -11842,7 +10922,7 @@ stored:
 
 // func sTileByRow13x32AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·sTileByRow13x32AVX512(SB), NOSPLIT, $56-8
+TEXT ·sTileByRow13x32AVX512(SB), NOSPLIT, $40-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -11852,8 +10932,6 @@ TEXT ·sTileByRow13x32AVX512(SB), NOSPLIT, $56-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
-	MOVQ    152(AX), CX
-	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -11861,7 +10939,7 @@ TEXT ·sTileByRow13x32AVX512(SB), NOSPLIT, $56-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x02, SI
 	MOVQ    80(AX), DI
@@ -11943,21 +11021,11 @@ tile:
 	ADDQ       R8, R12
 	PREFETCHT0 (R12)
 	PREFETCHT0 64(R12)
-	MOVQ       32(SP), R12
-	MOVQ       176(AX), R13
-	SHLQ       $0x02, R13
-	MOVQ       96(AX), R15
-	SHRQ       $0x01, R15
-	MOVQ       184(AX), R14
-	CMPQ       R14, R15
-	CMOVQGT    R15, R14
-	SUBQ       R14, R15
-	MOVQ       R15, 48(SP)
-	TESTQ      R14, R14
-	JZ         idle
+	MOVQ       96(AX), R12
+	SHRQ       $0x01, R12
+	JZ         rest
 
 loop:
-	PREFETCHT1   (R12)
 	VMOVUPS      (DX), Z26
 	VMOVUPS      64(DX), Z27
 	VBROADCASTSS (CX), Z28
@@ -12044,20 +11112,12 @@ loop:
 	ADDQ         $0x08, CX
 	ADDQ         $0x08, R10
 	ADDQ         $0x08, R11
-	ADDQ         R13, R12
-	DECQ         R14
+	DECQ         R12
 	JNZ          loop
 
-	// the rounds that fetch nothing touch the argument block
-idle:
-	MOVQ         AX, R12
-	XORQ         R13, R13
-	MOVQ         48(SP), R14
-	MOVQ         $0x00000000, 48(SP)
-	TESTQ        R14, R14
-	JNZ          loop
-	MOVQ         96(AX), R14
-	TESTQ        $0x00000001, R14
+rest:
+	MOVQ         96(AX), R12
+	TESTQ        $0x00000001, R12
 	JZ           done
 	VMOVUPS      (DX), Z26
 	VMOVUPS      64(DX), Z27
@@ -12105,7 +11165,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 216(AX), Z26
+	VBROADCASTSS 168(AX), Z26
 	VMULPS       Z26, Z0, Z0
 	VMULPS       Z26, Z1, Z1
 	VMULPS       Z26, Z2, Z2
@@ -12185,7 +11245,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 220(AX), Z26
+	VBROADCASTSS 172(AX), Z26
 	MOVQ         BX, DX
 	VFMADD231PS  (DX), Z26, K1, Z0
 	VFMADD231PS  64(DX), Z26, K2, Z1
@@ -12272,7 +11332,7 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    40(SP), DX
+	MOVQ    32(SP), DX
 	MOVQ    $-1, R10
 	BZHIQ   CX, R10, R10
 	MOVQ    BX, CX
@@ -12405,22 +11465,19 @@ lower:
 	VMOVUPS Z24, K1, (CX)
 	VMOVUPS Z25, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 
 stored:
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 8(SP)
-	MOVQ 192(AX), CX
+	MOVQ 152(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 16(SP)
-	MOVQ 200(AX), CX
+	MOVQ 160(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 24(SP)
-	MOVQ 208(AX), CX
-	SHLQ $0x02, CX
-	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -12428,7 +11485,7 @@ stored:
 
 // func sTileByRow14x32AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·sTileByRow14x32AVX512(SB), NOSPLIT, $56-8
+TEXT ·sTileByRow14x32AVX512(SB), NOSPLIT, $40-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -12438,8 +11495,6 @@ TEXT ·sTileByRow14x32AVX512(SB), NOSPLIT, $56-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
-	MOVQ    152(AX), CX
-	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -12447,7 +11502,7 @@ TEXT ·sTileByRow14x32AVX512(SB), NOSPLIT, $56-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x02, SI
 	MOVQ    80(AX), DI
@@ -12534,21 +11589,11 @@ tile:
 	ADDQ       R8, R12
 	PREFETCHT0 (R12)
 	PREFETCHT0 64(R12)
-	MOVQ       32(SP), R12
-	MOVQ       176(AX), R13
-	SHLQ       $0x02, R13
-	MOVQ       96(AX), R15
-	SHRQ       $0x01, R15
-	MOVQ       184(AX), R14
-	CMPQ       R14, R15
-	CMOVQGT    R15, R14
-	SUBQ       R14, R15
-	MOVQ       R15, 48(SP)
-	TESTQ      R14, R14
-	JZ         idle
+	MOVQ       96(AX), R12
+	SHRQ       $0x01, R12
+	JZ         rest
 
 loop:
-	PREFETCHT1   (R12)
 	VMOVUPS      (DX), Z28
 	VMOVUPS      64(DX), Z29
 	VBROADCASTSS (CX), Z30
@@ -12641,20 +11686,12 @@ loop:
 	ADDQ         $0x08, CX
 	ADDQ         $0x08, R10
 	ADDQ         $0x08, R11
-	ADDQ         R13, R12
-	DECQ         R14
+	DECQ         R12
 	JNZ          loop
 
-	// the rounds that fetch nothing touch the argument block
-idle:
-	MOVQ         AX, R12
-	XORQ         R13, R13
-	MOVQ         48(SP), R14
-	MOVQ         $0x00000000, 48(SP)
-	TESTQ        R14, R14
-	JNZ          loop
-	MOVQ         96(AX), R14
-	TESTQ        $0x00000001, R14
+rest:
+	MOVQ         96(AX), R12
+	TESTQ        $0x00000001, R12
 	JZ           done
 	VMOVUPS      (DX), Z28
 	VMOVUPS      64(DX), Z29
@@ -12705,7 +11742,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 216(AX), Z28
+	VBROADCASTSS 168(AX), Z28
 	VMULPS       Z28, Z0, Z0
 	VMULPS       Z28, Z1, Z1
 	VMULPS       Z28, Z2, Z2
@@ -12790,7 +11827,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 220(AX), Z28
+	VBROADCASTSS 172(AX), Z28
 	MOVQ         BX, DX
 	VFMADD231PS  (DX), Z28, K1, Z0
 	VFMADD231PS  64(DX), Z28, K2, Z1
@@ -12883,7 +11920,7 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    40(SP), DX
+	MOVQ    32(SP), DX
 	MOVQ    $-1, R10
 	BZHIQ   CX, R10, R10
 	MOVQ    BX, CX
@@ -13026,22 +12063,19 @@ lower:
 	VMOVUPS Z26, K1, (CX)
 	VMOVUPS Z27, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 
 stored:
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 8(SP)
-	MOVQ 192(AX), CX
+	MOVQ 152(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 16(SP)
-	MOVQ 200(AX), CX
+	MOVQ 160(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 24(SP)
-	MOVQ 208(AX), CX
-	SHLQ $0x02, CX
-	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -13049,7 +12083,7 @@ stored:
 
 // func sTileByCol1x32AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·sTileByCol1x32AVX512(SB), NOSPLIT, $56-8
+TEXT ·sTileByCol1x32AVX512(SB), NOSPLIT, $40-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -13059,8 +12093,6 @@ TEXT ·sTileByCol1x32AVX512(SB), NOSPLIT, $56-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
-	MOVQ    152(AX), CX
-	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -13068,7 +12100,7 @@ TEXT ·sTileByCol1x32AVX512(SB), NOSPLIT, $56-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x02, SI
 	MOVQ    80(AX), DI
@@ -13085,21 +12117,11 @@ tile:
 	MOVQ       BX, R8
 	PREFETCHT0 (R8)
 	PREFETCHT0 64(R8)
-	MOVQ       32(SP), R8
-	MOVQ       176(AX), R9
-	SHLQ       $0x02, R9
-	MOVQ       96(AX), R11
-	SHRQ       $0x01, R11
-	MOVQ       184(AX), R10
-	CMPQ       R10, R11
-	CMOVQGT    R11, R10
-	SUBQ       R10, R11
-	MOVQ       R11, 48(SP)
-	TESTQ      R10, R10
-	JZ         idle
+	MOVQ       96(AX), R8
+	SHRQ       $0x01, R8
+	JZ         rest
 
 loop:
-	PREFETCHT1   (R8)
 	VMOVUPS      (DX), Z2
 	VMOVUPS      64(DX), Z3
 	VBROADCASTSS (CX), Z4
@@ -13112,20 +12134,12 @@ loop:
 	VFMADD231PS  Z4, Z3, Z1
 	LEAQ         (DX)(DI*2), DX
 	LEAQ         (CX)(SI*2), CX
-	ADDQ         R9, R8
-	DECQ         R10
+	DECQ         R8
 	JNZ          loop
 
-	// the rounds that fetch nothing touch the argument block
-idle:
-	MOVQ         AX, R8
-	XORQ         R9, R9
-	MOVQ         48(SP), R10
-	MOVQ         $0x00000000, 48(SP)
-	TESTQ        R10, R10
-	JNZ          loop
-	MOVQ         96(AX), R10
-	TESTQ        $0x00000001, R10
+rest:
+	MOVQ         96(AX), R8
+	TESTQ        $0x00000001, R8
 	JZ           done
 	VMOVUPS      (DX), Z2
 	VMOVUPS      64(DX), Z3
@@ -13137,7 +12151,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 216(AX), Z2
+	VBROADCASTSS 168(AX), Z2
 	VMULPS       Z2, Z0, Z0
 	VMULPS       Z2, Z1, Z1
 
@@ -13157,7 +12171,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 220(AX), Z2
+	VBROADCASTSS 172(AX), Z2
 	MOVQ         BX, DX
 	VFMADD231PS  (DX), Z2, K1, Z0
 	VFMADD231PS  64(DX), Z2, K2, Z1
@@ -13172,7 +12186,7 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    40(SP), DX
+	MOVQ    32(SP), DX
 	MOVQ    $-1, R8
 	BZHIQ   CX, R8, R8
 	MOVQ    BX, CX
@@ -13185,22 +12199,19 @@ lower:
 	VMOVUPS Z0, K1, (CX)
 	VMOVUPS Z1, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 
 stored:
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 8(SP)
-	MOVQ 192(AX), CX
+	MOVQ 152(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 16(SP)
-	MOVQ 200(AX), CX
+	MOVQ 160(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 24(SP)
-	MOVQ 208(AX), CX
-	SHLQ $0x02, CX
-	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -13208,7 +12219,7 @@ stored:
 
 // func sTileByCol2x32AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·sTileByCol2x32AVX512(SB), NOSPLIT, $56-8
+TEXT ·sTileByCol2x32AVX512(SB), NOSPLIT, $40-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -13218,8 +12229,6 @@ TEXT ·sTileByCol2x32AVX512(SB), NOSPLIT, $56-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
-	MOVQ    152(AX), CX
-	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -13227,7 +12236,7 @@ TEXT ·sTileByCol2x32AVX512(SB), NOSPLIT, $56-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x02, SI
 	MOVQ    80(AX), DI
@@ -13249,21 +12258,11 @@ tile:
 	ADDQ       R8, R9
 	PREFETCHT0 (R9)
 	PREFETCHT0 64(R9)
-	MOVQ       32(SP), R9
-	MOVQ       176(AX), R10
-	SHLQ       $0x02, R10
-	MOVQ       96(AX), R12
-	SHRQ       $0x01, R12
-	MOVQ       184(AX), R11
-	CMPQ       R11, R12
-	CMOVQGT    R12, R11
-	SUBQ       R11, R12
-	MOVQ       R12, 48(SP)
-	TESTQ      R11, R11
-	JZ         idle
+	MOVQ       96(AX), R9
+	SHRQ       $0x01, R9
+	JZ         rest
 
 loop:
-	PREFETCHT1   (R9)
 	VMOVUPS      (DX), Z4
 	VMOVUPS      64(DX), Z5
 	VBROADCASTSS (CX), Z6
@@ -13282,20 +12281,12 @@ loop:
 	VFMADD231PS  Z6, Z5, Z3
 	LEAQ         (DX)(DI*2), DX
 	LEAQ         (CX)(SI*2), CX
-	ADDQ         R10, R9
-	DECQ         R11
+	DECQ         R9
 	JNZ          loop
 
-	// the rounds that fetch nothing touch the argument block
-idle:
-	MOVQ         AX, R9
-	XORQ         R10, R10
-	MOVQ         48(SP), R11
-	MOVQ         $0x00000000, 48(SP)
-	TESTQ        R11, R11
-	JNZ          loop
-	MOVQ         96(AX), R11
-	TESTQ        $0x00000001, R11
+rest:
+	MOVQ         96(AX), R9
+	TESTQ        $0x00000001, R9
 	JZ           done
 	VMOVUPS      (DX), Z4
 	VMOVUPS      64(DX), Z5
@@ -13310,7 +12301,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 216(AX), Z4
+	VBROADCASTSS 168(AX), Z4
 	VMULPS       Z4, Z0, Z0
 	VMULPS       Z4, Z1, Z1
 	VMULPS       Z4, Z2, Z2
@@ -13335,7 +12326,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 220(AX), Z4
+	VBROADCASTSS 172(AX), Z4
 	MOVQ         BX, DX
 	VFMADD231PS  (DX), Z4, K1, Z0
 	VFMADD231PS  64(DX), Z4, K2, Z1
@@ -13356,7 +12347,7 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    40(SP), DX
+	MOVQ    32(SP), DX
 	MOVQ    $-1, R9
 	BZHIQ   CX, R9, R9
 	MOVQ    BX, CX
@@ -13379,22 +12370,19 @@ lower:
 	VMOVUPS Z2, K1, (CX)
 	VMOVUPS Z3, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 
 stored:
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 8(SP)
-	MOVQ 192(AX), CX
+	MOVQ 152(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 16(SP)
-	MOVQ 200(AX), CX
+	MOVQ 160(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 24(SP)
-	MOVQ 208(AX), CX
-	SHLQ $0x02, CX
-	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -13402,7 +12390,7 @@ stored:
 
 // func sTileByCol3x32AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·sTileByCol3x32AVX512(SB), NOSPLIT, $56-8
+TEXT ·sTileByCol3x32AVX512(SB), NOSPLIT, $40-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -13412,8 +12400,6 @@ TEXT ·sTileByCol3x32AVX512(SB), NOSPLIT, $56-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
-	MOVQ    152(AX), CX
-	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -13421,7 +12407,7 @@ TEXT ·sTileByCol3x32AVX512(SB), NOSPLIT, $56-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x02, SI
 	MOVQ    80(AX), DI
@@ -13448,21 +12434,11 @@ tile:
 	ADDQ       R8, R9
 	PREFETCHT0 (R9)
 	PREFETCHT0 64(R9)
-	MOVQ       32(SP), R9
-	MOVQ       176(AX), R10
-	SHLQ       $0x02, R10
-	MOVQ       96(AX), R12
-	SHRQ       $0x01, R12
-	MOVQ       184(AX), R11
-	CMPQ       R11, R12
-	CMOVQGT    R12, R11
-	SUBQ       R11, R12
-	MOVQ       R12, 48(SP)
-	TESTQ      R11, R11
-	JZ         idle
+	MOVQ       96(AX), R9
+	SHRQ       $0x01, R9
+	JZ         rest
 
 loop:
-	PREFETCHT1   (R9)
 	VMOVUPS      (DX), Z6
 	VMOVUPS      64(DX), Z7
 	VBROADCASTSS (CX), Z8
@@ -13487,20 +12463,12 @@ loop:
 	VFMADD231PS  Z8, Z7, Z5
 	LEAQ         (DX)(DI*2), DX
 	LEAQ         (CX)(SI*2), CX
-	ADDQ         R10, R9
-	DECQ         R11
+	DECQ         R9
 	JNZ          loop
 
-	// the rounds that fetch nothing touch the argument block
-idle:
-	MOVQ         AX, R9
-	XORQ         R10, R10
-	MOVQ         48(SP), R11
-	MOVQ         $0x00000000, 48(SP)
-	TESTQ        R11, R11
-	JNZ          loop
-	MOVQ         96(AX), R11
-	TESTQ        $0x00000001, R11
+rest:
+	MOVQ         96(AX), R9
+	TESTQ        $0x00000001, R9
 	JZ           done
 	VMOVUPS      (DX), Z6
 	VMOVUPS      64(DX), Z7
@@ -13518,7 +12486,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 216(AX), Z6
+	VBROADCASTSS 168(AX), Z6
 	VMULPS       Z6, Z0, Z0
 	VMULPS       Z6, Z1, Z1
 	VMULPS       Z6, Z2, Z2
@@ -13548,7 +12516,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 220(AX), Z6
+	VBROADCASTSS 172(AX), Z6
 	MOVQ         BX, DX
 	VFMADD231PS  (DX), Z6, K1, Z0
 	VFMADD231PS  64(DX), Z6, K2, Z1
@@ -13575,7 +12543,7 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    40(SP), DX
+	MOVQ    32(SP), DX
 	MOVQ    $-1, R9
 	BZHIQ   CX, R9, R9
 	MOVQ    BX, CX
@@ -13608,22 +12576,19 @@ lower:
 	VMOVUPS Z4, K1, (CX)
 	VMOVUPS Z5, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 
 stored:
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 8(SP)
-	MOVQ 192(AX), CX
+	MOVQ 152(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 16(SP)
-	MOVQ 200(AX), CX
+	MOVQ 160(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 24(SP)
-	MOVQ 208(AX), CX
-	SHLQ $0x02, CX
-	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -13631,7 +12596,7 @@ stored:
 
 // func sTileByCol4x32AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·sTileByCol4x32AVX512(SB), NOSPLIT, $56-8
+TEXT ·sTileByCol4x32AVX512(SB), NOSPLIT, $40-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -13641,8 +12606,6 @@ TEXT ·sTileByCol4x32AVX512(SB), NOSPLIT, $56-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
-	MOVQ    152(AX), CX
-	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -13650,7 +12613,7 @@ TEXT ·sTileByCol4x32AVX512(SB), NOSPLIT, $56-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x02, SI
 	MOVQ    80(AX), DI
@@ -13682,21 +12645,11 @@ tile:
 	ADDQ       R8, R9
 	PREFETCHT0 (R9)
 	PREFETCHT0 64(R9)
-	MOVQ       32(SP), R9
-	MOVQ       176(AX), R10
-	SHLQ       $0x02, R10
-	MOVQ       96(AX), R12
-	SHRQ       $0x01, R12
-	MOVQ       184(AX), R11
-	CMPQ       R11, R12
-	CMOVQGT    R12, R11
-	SUBQ       R11, R12
-	MOVQ       R12, 48(SP)
-	TESTQ      R11, R11
-	JZ         idle
+	MOVQ       96(AX), R9
+	SHRQ       $0x01, R9
+	JZ         rest
 
 loop:
-	PREFETCHT1   (R9)
 	VMOVUPS      (DX), Z8
 	VMOVUPS      64(DX), Z9
 	VBROADCASTSS (CX), Z10
@@ -13727,20 +12680,12 @@ loop:
 	VFMADD231PS  Z10, Z9, Z7
 	LEAQ         (DX)(DI*2), DX
 	LEAQ         (CX)(SI*2), CX
-	ADDQ         R10, R9
-	DECQ         R11
+	DECQ         R9
 	JNZ          loop
 
-	// the rounds that fetch nothing touch the argument block
-idle:
-	MOVQ         AX, R9
-	XORQ         R10, R10
-	MOVQ         48(SP), R11
-	MOVQ         $0x00000000, 48(SP)
-	TESTQ        R11, R11
-	JNZ          loop
-	MOVQ         96(AX), R11
-	TESTQ        $0x00000001, R11
+rest:
+	MOVQ         96(AX), R9
+	TESTQ        $0x00000001, R9
 	JZ           done
 	VMOVUPS      (DX), Z8
 	VMOVUPS      64(DX), Z9
@@ -13761,7 +12706,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 216(AX), Z8
+	VBROADCASTSS 168(AX), Z8
 	VMULPS       Z8, Z0, Z0
 	VMULPS       Z8, Z1, Z1
 	VMULPS       Z8, Z2, Z2
@@ -13796,7 +12741,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 220(AX), Z8
+	VBROADCASTSS 172(AX), Z8
 	MOVQ         BX, DX
 	VFMADD231PS  (DX), Z8, K1, Z0
 	VFMADD231PS  64(DX), Z8, K2, Z1
@@ -13829,7 +12774,7 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    40(SP), DX
+	MOVQ    32(SP), DX
 	MOVQ    $-1, R9
 	BZHIQ   CX, R9, R9
 	MOVQ    BX, CX
@@ -13872,22 +12817,19 @@ lower:
 	VMOVUPS Z6, K1, (CX)
 	VMOVUPS Z7, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 
 stored:
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 8(SP)
-	MOVQ 192(AX), CX
+	MOVQ 152(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 16(SP)
-	MOVQ 200(AX), CX
+	MOVQ 160(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 24(SP)
-	MOVQ 208(AX), CX
-	SHLQ $0x02, CX
-	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -13895,7 +12837,7 @@ stored:
 
 // func sTileByCol5x32AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·sTileByCol5x32AVX512(SB), NOSPLIT, $56-8
+TEXT ·sTileByCol5x32AVX512(SB), NOSPLIT, $40-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -13905,8 +12847,6 @@ TEXT ·sTileByCol5x32AVX512(SB), NOSPLIT, $56-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
-	MOVQ    152(AX), CX
-	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -13914,7 +12854,7 @@ TEXT ·sTileByCol5x32AVX512(SB), NOSPLIT, $56-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x02, SI
 	MOVQ    80(AX), DI
@@ -13951,21 +12891,11 @@ tile:
 	ADDQ       R8, R9
 	PREFETCHT0 (R9)
 	PREFETCHT0 64(R9)
-	MOVQ       32(SP), R9
-	MOVQ       176(AX), R10
-	SHLQ       $0x02, R10
-	MOVQ       96(AX), R12
-	SHRQ       $0x01, R12
-	MOVQ       184(AX), R11
-	CMPQ       R11, R12
-	CMOVQGT    R12, R11
-	SUBQ       R11, R12
-	MOVQ       R12, 48(SP)
-	TESTQ      R11, R11
-	JZ         idle
+	MOVQ       96(AX), R9
+	SHRQ       $0x01, R9
+	JZ         rest
 
 loop:
-	PREFETCHT1   (R9)
 	VMOVUPS      (DX), Z10
 	VMOVUPS      64(DX), Z11
 	VBROADCASTSS (CX), Z12
@@ -14002,20 +12932,12 @@ loop:
 	VFMADD231PS  Z12, Z11, Z9
 	LEAQ         (DX)(DI*2), DX
 	LEAQ         (CX)(SI*2), CX
-	ADDQ         R10, R9
-	DECQ         R11
+	DECQ         R9
 	JNZ          loop
 
-	// the rounds that fetch nothing touch the argument block
-idle:
-	MOVQ         AX, R9
-	XORQ         R10, R10
-	MOVQ         48(SP), R11
-	MOVQ         $0x00000000, 48(SP)
-	TESTQ        R11, R11
-	JNZ          loop
-	MOVQ         96(AX), R11
-	TESTQ        $0x00000001, R11
+rest:
+	MOVQ         96(AX), R9
+	TESTQ        $0x00000001, R9
 	JZ           done
 	VMOVUPS      (DX), Z10
 	VMOVUPS      64(DX), Z11
@@ -14039,7 +12961,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 216(AX), Z10
+	VBROADCASTSS 168(AX), Z10
 	VMULPS       Z10, Z0, Z0
 	VMULPS       Z10, Z1, Z1
 	VMULPS       Z10, Z2, Z2
@@ -14079,7 +13001,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 220(AX), Z10
+	VBROADCASTSS 172(AX), Z10
 	MOVQ         BX, DX
 	VFMADD231PS  (DX), Z10, K1, Z0
 	VFMADD231PS  64(DX), Z10, K2, Z1
@@ -14118,7 +13040,7 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    40(SP), DX
+	MOVQ    32(SP), DX
 	MOVQ    $-1, R9
 	BZHIQ   CX, R9, R9
 	MOVQ    BX, CX
@@ -14171,22 +13093,19 @@ lower:
 	VMOVUPS Z8, K1, (CX)
 	VMOVUPS Z9, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 
 stored:
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 8(SP)
-	MOVQ 192(AX), CX
+	MOVQ 152(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 16(SP)
-	MOVQ 200(AX), CX
+	MOVQ 160(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 24(SP)
-	MOVQ 208(AX), CX
-	SHLQ $0x02, CX
-	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -14194,7 +13113,7 @@ stored:
 
 // func sTileByCol6x32AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·sTileByCol6x32AVX512(SB), NOSPLIT, $56-8
+TEXT ·sTileByCol6x32AVX512(SB), NOSPLIT, $40-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -14204,8 +13123,6 @@ TEXT ·sTileByCol6x32AVX512(SB), NOSPLIT, $56-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
-	MOVQ    152(AX), CX
-	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -14213,7 +13130,7 @@ TEXT ·sTileByCol6x32AVX512(SB), NOSPLIT, $56-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x02, SI
 	MOVQ    80(AX), DI
@@ -14255,21 +13172,11 @@ tile:
 	ADDQ       R8, R9
 	PREFETCHT0 (R9)
 	PREFETCHT0 64(R9)
-	MOVQ       32(SP), R9
-	MOVQ       176(AX), R10
-	SHLQ       $0x02, R10
-	MOVQ       96(AX), R12
-	SHRQ       $0x01, R12
-	MOVQ       184(AX), R11
-	CMPQ       R11, R12
-	CMOVQGT    R12, R11
-	SUBQ       R11, R12
-	MOVQ       R12, 48(SP)
-	TESTQ      R11, R11
-	JZ         idle
+	MOVQ       96(AX), R9
+	SHRQ       $0x01, R9
+	JZ         rest
 
 loop:
-	PREFETCHT1   (R9)
 	VMOVUPS      (DX), Z12
 	VMOVUPS      64(DX), Z13
 	VBROADCASTSS (CX), Z14
@@ -14312,20 +13219,12 @@ loop:
 	VFMADD231PS  Z14, Z13, Z11
 	LEAQ         (DX)(DI*2), DX
 	LEAQ         (CX)(SI*2), CX
-	ADDQ         R10, R9
-	DECQ         R11
+	DECQ         R9
 	JNZ          loop
 
-	// the rounds that fetch nothing touch the argument block
-idle:
-	MOVQ         AX, R9
-	XORQ         R10, R10
-	MOVQ         48(SP), R11
-	MOVQ         $0x00000000, 48(SP)
-	TESTQ        R11, R11
-	JNZ          loop
-	MOVQ         96(AX), R11
-	TESTQ        $0x00000001, R11
+rest:
+	MOVQ         96(AX), R9
+	TESTQ        $0x00000001, R9
 	JZ           done
 	VMOVUPS      (DX), Z12
 	VMOVUPS      64(DX), Z13
@@ -14352,7 +13251,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 216(AX), Z12
+	VBROADCASTSS 168(AX), Z12
 	VMULPS       Z12, Z0, Z0
 	VMULPS       Z12, Z1, Z1
 	VMULPS       Z12, Z2, Z2
@@ -14397,7 +13296,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 220(AX), Z12
+	VBROADCASTSS 172(AX), Z12
 	MOVQ         BX, DX
 	VFMADD231PS  (DX), Z12, K1, Z0
 	VFMADD231PS  64(DX), Z12, K2, Z1
@@ -14442,7 +13341,7 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    40(SP), DX
+	MOVQ    32(SP), DX
 	MOVQ    $-1, R9
 	BZHIQ   CX, R9, R9
 	MOVQ    BX, CX
@@ -14505,22 +13404,19 @@ lower:
 	VMOVUPS Z10, K1, (CX)
 	VMOVUPS Z11, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 
 stored:
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 8(SP)
-	MOVQ 192(AX), CX
+	MOVQ 152(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 16(SP)
-	MOVQ 200(AX), CX
+	MOVQ 160(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 24(SP)
-	MOVQ 208(AX), CX
-	SHLQ $0x02, CX
-	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -14528,7 +13424,7 @@ stored:
 
 // func sTileByCol7x32AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·sTileByCol7x32AVX512(SB), NOSPLIT, $56-8
+TEXT ·sTileByCol7x32AVX512(SB), NOSPLIT, $40-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -14538,8 +13434,6 @@ TEXT ·sTileByCol7x32AVX512(SB), NOSPLIT, $56-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
-	MOVQ    152(AX), CX
-	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -14547,7 +13441,7 @@ TEXT ·sTileByCol7x32AVX512(SB), NOSPLIT, $56-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x02, SI
 	MOVQ    80(AX), DI
@@ -14594,21 +13488,11 @@ tile:
 	ADDQ       R8, R9
 	PREFETCHT0 (R9)
 	PREFETCHT0 64(R9)
-	MOVQ       32(SP), R9
-	MOVQ       176(AX), R10
-	SHLQ       $0x02, R10
-	MOVQ       96(AX), R12
-	SHRQ       $0x01, R12
-	MOVQ       184(AX), R11
-	CMPQ       R11, R12
-	CMOVQGT    R12, R11
-	SUBQ       R11, R12
-	MOVQ       R12, 48(SP)
-	TESTQ      R11, R11
-	JZ         idle
+	MOVQ       96(AX), R9
+	SHRQ       $0x01, R9
+	JZ         rest
 
 loop:
-	PREFETCHT1   (R9)
 	VMOVUPS      (DX), Z14
 	VMOVUPS      64(DX), Z15
 	VBROADCASTSS (CX), Z16
@@ -14657,20 +13541,12 @@ loop:
 	VFMADD231PS  Z16, Z15, Z13
 	LEAQ         (DX)(DI*2), DX
 	LEAQ         (CX)(SI*2), CX
-	ADDQ         R10, R9
-	DECQ         R11
+	DECQ         R9
 	JNZ          loop
 
-	// the rounds that fetch nothing touch the argument block
-idle:
-	MOVQ         AX, R9
-	XORQ         R10, R10
-	MOVQ         48(SP), R11
-	MOVQ         $0x00000000, 48(SP)
-	TESTQ        R11, R11
-	JNZ          loop
-	MOVQ         96(AX), R11
-	TESTQ        $0x00000001, R11
+rest:
+	MOVQ         96(AX), R9
+	TESTQ        $0x00000001, R9
 	JZ           done
 	VMOVUPS      (DX), Z14
 	VMOVUPS      64(DX), Z15
@@ -14700,7 +13576,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 216(AX), Z14
+	VBROADCASTSS 168(AX), Z14
 	VMULPS       Z14, Z0, Z0
 	VMULPS       Z14, Z1, Z1
 	VMULPS       Z14, Z2, Z2
@@ -14750,7 +13626,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 220(AX), Z14
+	VBROADCASTSS 172(AX), Z14
 	MOVQ         BX, DX
 	VFMADD231PS  (DX), Z14, K1, Z0
 	VFMADD231PS  64(DX), Z14, K2, Z1
@@ -14801,7 +13677,7 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    40(SP), DX
+	MOVQ    32(SP), DX
 	MOVQ    $-1, R9
 	BZHIQ   CX, R9, R9
 	MOVQ    BX, CX
@@ -14874,22 +13750,19 @@ lower:
 	VMOVUPS Z12, K1, (CX)
 	VMOVUPS Z13, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 
 stored:
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 8(SP)
-	MOVQ 192(AX), CX
+	MOVQ 152(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 16(SP)
-	MOVQ 200(AX), CX
+	MOVQ 160(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 24(SP)
-	MOVQ 208(AX), CX
-	SHLQ $0x02, CX
-	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -14897,7 +13770,7 @@ stored:
 
 // func sTileByCol8x32AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·sTileByCol8x32AVX512(SB), NOSPLIT, $56-8
+TEXT ·sTileByCol8x32AVX512(SB), NOSPLIT, $40-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -14907,8 +13780,6 @@ TEXT ·sTileByCol8x32AVX512(SB), NOSPLIT, $56-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
-	MOVQ    152(AX), CX
-	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -14916,7 +13787,7 @@ TEXT ·sTileByCol8x32AVX512(SB), NOSPLIT, $56-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x02, SI
 	MOVQ    80(AX), DI
@@ -14968,21 +13839,11 @@ tile:
 	ADDQ       R8, R9
 	PREFETCHT0 (R9)
 	PREFETCHT0 64(R9)
-	MOVQ       32(SP), R9
-	MOVQ       176(AX), R10
-	SHLQ       $0x02, R10
-	MOVQ       96(AX), R12
-	SHRQ       $0x01, R12
-	MOVQ       184(AX), R11
-	CMPQ       R11, R12
-	CMOVQGT    R12, R11
-	SUBQ       R11, R12
-	MOVQ       R12, 48(SP)
-	TESTQ      R11, R11
-	JZ         idle
+	MOVQ       96(AX), R9
+	SHRQ       $0x01, R9
+	JZ         rest
 
 loop:
-	PREFETCHT1   (R9)
 	VMOVUPS      (DX), Z16
 	VMOVUPS      64(DX), Z17
 	VBROADCASTSS (CX), Z18
@@ -15037,20 +13898,12 @@ loop:
 	VFMADD231PS  Z18, Z17, Z15
 	LEAQ         (DX)(DI*2), DX
 	LEAQ         (CX)(SI*2), CX
-	ADDQ         R10, R9
-	DECQ         R11
+	DECQ         R9
 	JNZ          loop
 
-	// the rounds that fetch nothing touch the argument block
-idle:
-	MOVQ         AX, R9
-	XORQ         R10, R10
-	MOVQ         48(SP), R11
-	MOVQ         $0x00000000, 48(SP)
-	TESTQ        R11, R11
-	JNZ          loop
-	MOVQ         96(AX), R11
-	TESTQ        $0x00000001, R11
+rest:
+	MOVQ         96(AX), R9
+	TESTQ        $0x00000001, R9
 	JZ           done
 	VMOVUPS      (DX), Z16
 	VMOVUPS      64(DX), Z17
@@ -15083,7 +13936,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 216(AX), Z16
+	VBROADCASTSS 168(AX), Z16
 	VMULPS       Z16, Z0, Z0
 	VMULPS       Z16, Z1, Z1
 	VMULPS       Z16, Z2, Z2
@@ -15138,7 +13991,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 220(AX), Z16
+	VBROADCASTSS 172(AX), Z16
 	MOVQ         BX, DX
 	VFMADD231PS  (DX), Z16, K1, Z0
 	VFMADD231PS  64(DX), Z16, K2, Z1
@@ -15195,7 +14048,7 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    40(SP), DX
+	MOVQ    32(SP), DX
 	MOVQ    $-1, R9
 	BZHIQ   CX, R9, R9
 	MOVQ    BX, CX
@@ -15278,22 +14131,19 @@ lower:
 	VMOVUPS Z14, K1, (CX)
 	VMOVUPS Z15, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 
 stored:
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 8(SP)
-	MOVQ 192(AX), CX
+	MOVQ 152(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 16(SP)
-	MOVQ 200(AX), CX
+	MOVQ 160(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 24(SP)
-	MOVQ 208(AX), CX
-	SHLQ $0x02, CX
-	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -15301,7 +14151,7 @@ stored:
 
 // func sTileByCol9x32AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·sTileByCol9x32AVX512(SB), NOSPLIT, $56-8
+TEXT ·sTileByCol9x32AVX512(SB), NOSPLIT, $40-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -15311,8 +14161,6 @@ TEXT ·sTileByCol9x32AVX512(SB), NOSPLIT, $56-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
-	MOVQ    152(AX), CX
-	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -15320,7 +14168,7 @@ TEXT ·sTileByCol9x32AVX512(SB), NOSPLIT, $56-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x02, SI
 	MOVQ    80(AX), DI
@@ -15377,21 +14225,11 @@ tile:
 	ADDQ       R8, R9
 	PREFETCHT0 (R9)
 	PREFETCHT0 64(R9)
-	MOVQ       32(SP), R9
-	MOVQ       176(AX), R10
-	SHLQ       $0x02, R10
-	MOVQ       96(AX), R12
-	SHRQ       $0x01, R12
-	MOVQ       184(AX), R11
-	CMPQ       R11, R12
-	CMOVQGT    R12, R11
-	SUBQ       R11, R12
-	MOVQ       R12, 48(SP)
-	TESTQ      R11, R11
-	JZ         idle
+	MOVQ       96(AX), R9
+	SHRQ       $0x01, R9
+	JZ         rest
 
 loop:
-	PREFETCHT1   (R9)
 	VMOVUPS      (DX), Z18
 	VMOVUPS      64(DX), Z19
 	VBROADCASTSS (CX), Z20
@@ -15452,20 +14290,12 @@ loop:
 	VFMADD231PS  Z20, Z19, Z17
 	LEAQ         (DX)(DI*2), DX
 	LEAQ         (CX)(SI*2), CX
-	ADDQ         R10, R9
-	DECQ         R11
+	DECQ         R9
 	JNZ          loop
 
-	// the rounds that fetch nothing touch the argument block
-idle:
-	MOVQ         AX, R9
-	XORQ         R10, R10
-	MOVQ         48(SP), R11
-	MOVQ         $0x00000000, 48(SP)
-	TESTQ        R11, R11
-	JNZ          loop
-	MOVQ         96(AX), R11
-	TESTQ        $0x00000001, R11
+rest:
+	MOVQ         96(AX), R9
+	TESTQ        $0x00000001, R9
 	JZ           done
 	VMOVUPS      (DX), Z18
 	VMOVUPS      64(DX), Z19
@@ -15501,7 +14331,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 216(AX), Z18
+	VBROADCASTSS 168(AX), Z18
 	VMULPS       Z18, Z0, Z0
 	VMULPS       Z18, Z1, Z1
 	VMULPS       Z18, Z2, Z2
@@ -15561,7 +14391,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 220(AX), Z18
+	VBROADCASTSS 172(AX), Z18
 	MOVQ         BX, DX
 	VFMADD231PS  (DX), Z18, K1, Z0
 	VFMADD231PS  64(DX), Z18, K2, Z1
@@ -15624,7 +14454,7 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    40(SP), DX
+	MOVQ    32(SP), DX
 	MOVQ    $-1, R9
 	BZHIQ   CX, R9, R9
 	MOVQ    BX, CX
@@ -15717,22 +14547,19 @@ lower:
 	VMOVUPS Z16, K1, (CX)
 	VMOVUPS Z17, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 
 stored:
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 8(SP)
-	MOVQ 192(AX), CX
+	MOVQ 152(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 16(SP)
-	MOVQ 200(AX), CX
+	MOVQ 160(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 24(SP)
-	MOVQ 208(AX), CX
-	SHLQ $0x02, CX
-	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -15740,7 +14567,7 @@ stored:
 
 // func sTileByCol10x32AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·sTileByCol10x32AVX512(SB), NOSPLIT, $56-8
+TEXT ·sTileByCol10x32AVX512(SB), NOSPLIT, $40-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -15750,8 +14577,6 @@ TEXT ·sTileByCol10x32AVX512(SB), NOSPLIT, $56-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
-	MOVQ    152(AX), CX
-	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -15759,7 +14584,7 @@ TEXT ·sTileByCol10x32AVX512(SB), NOSPLIT, $56-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x02, SI
 	MOVQ    80(AX), DI
@@ -15821,21 +14646,11 @@ tile:
 	ADDQ       R8, R9
 	PREFETCHT0 (R9)
 	PREFETCHT0 64(R9)
-	MOVQ       32(SP), R9
-	MOVQ       176(AX), R10
-	SHLQ       $0x02, R10
-	MOVQ       96(AX), R12
-	SHRQ       $0x01, R12
-	MOVQ       184(AX), R11
-	CMPQ       R11, R12
-	CMOVQGT    R12, R11
-	SUBQ       R11, R12
-	MOVQ       R12, 48(SP)
-	TESTQ      R11, R11
-	JZ         idle
+	MOVQ       96(AX), R9
+	SHRQ       $0x01, R9
+	JZ         rest
 
 loop:
-	PREFETCHT1   (R9)
 	VMOVUPS      (DX), Z20
 	VMOVUPS      64(DX), Z21
 	VBROADCASTSS (CX), Z22
@@ -15902,20 +14717,12 @@ loop:
 	VFMADD231PS  Z22, Z21, Z19
 	LEAQ         (DX)(DI*2), DX
 	LEAQ         (CX)(SI*2), CX
-	ADDQ         R10, R9
-	DECQ         R11
+	DECQ         R9
 	JNZ          loop
 
-	// the rounds that fetch nothing touch the argument block
-idle:
-	MOVQ         AX, R9
-	XORQ         R10, R10
-	MOVQ         48(SP), R11
-	MOVQ         $0x00000000, 48(SP)
-	TESTQ        R11, R11
-	JNZ          loop
-	MOVQ         96(AX), R11
-	TESTQ        $0x00000001, R11
+rest:
+	MOVQ         96(AX), R9
+	TESTQ        $0x00000001, R9
 	JZ           done
 	VMOVUPS      (DX), Z20
 	VMOVUPS      64(DX), Z21
@@ -15954,7 +14761,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 216(AX), Z20
+	VBROADCASTSS 168(AX), Z20
 	VMULPS       Z20, Z0, Z0
 	VMULPS       Z20, Z1, Z1
 	VMULPS       Z20, Z2, Z2
@@ -16019,7 +14826,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 220(AX), Z20
+	VBROADCASTSS 172(AX), Z20
 	MOVQ         BX, DX
 	VFMADD231PS  (DX), Z20, K1, Z0
 	VFMADD231PS  64(DX), Z20, K2, Z1
@@ -16088,7 +14895,7 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    40(SP), DX
+	MOVQ    32(SP), DX
 	MOVQ    $-1, R9
 	BZHIQ   CX, R9, R9
 	MOVQ    BX, CX
@@ -16191,22 +14998,19 @@ lower:
 	VMOVUPS Z18, K1, (CX)
 	VMOVUPS Z19, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 
 stored:
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 8(SP)
-	MOVQ 192(AX), CX
+	MOVQ 152(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 16(SP)
-	MOVQ 200(AX), CX
+	MOVQ 160(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 24(SP)
-	MOVQ 208(AX), CX
-	SHLQ $0x02, CX
-	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -16214,7 +15018,7 @@ stored:
 
 // func sTileByCol11x32AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·sTileByCol11x32AVX512(SB), NOSPLIT, $56-8
+TEXT ·sTileByCol11x32AVX512(SB), NOSPLIT, $40-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -16224,8 +15028,6 @@ TEXT ·sTileByCol11x32AVX512(SB), NOSPLIT, $56-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
-	MOVQ    152(AX), CX
-	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -16233,7 +15035,7 @@ TEXT ·sTileByCol11x32AVX512(SB), NOSPLIT, $56-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x02, SI
 	MOVQ    80(AX), DI
@@ -16300,21 +15102,11 @@ tile:
 	ADDQ       R8, R9
 	PREFETCHT0 (R9)
 	PREFETCHT0 64(R9)
-	MOVQ       32(SP), R9
-	MOVQ       176(AX), R10
-	SHLQ       $0x02, R10
-	MOVQ       96(AX), R12
-	SHRQ       $0x01, R12
-	MOVQ       184(AX), R11
-	CMPQ       R11, R12
-	CMOVQGT    R12, R11
-	SUBQ       R11, R12
-	MOVQ       R12, 48(SP)
-	TESTQ      R11, R11
-	JZ         idle
+	MOVQ       96(AX), R9
+	SHRQ       $0x01, R9
+	JZ         rest
 
 loop:
-	PREFETCHT1   (R9)
 	VMOVUPS      (DX), Z22
 	VMOVUPS      64(DX), Z23
 	VBROADCASTSS (CX), Z24
@@ -16387,20 +15179,12 @@ loop:
 	VFMADD231PS  Z24, Z23, Z21
 	LEAQ         (DX)(DI*2), DX
 	LEAQ         (CX)(SI*2), CX
-	ADDQ         R10, R9
-	DECQ         R11
+	DECQ         R9
 	JNZ          loop
 
-	// the rounds that fetch nothing touch the argument block
-idle:
-	MOVQ         AX, R9
-	XORQ         R10, R10
-	MOVQ         48(SP), R11
-	MOVQ         $0x00000000, 48(SP)
-	TESTQ        R11, R11
-	JNZ          loop
-	MOVQ         96(AX), R11
-	TESTQ        $0x00000001, R11
+rest:
+	MOVQ         96(AX), R9
+	TESTQ        $0x00000001, R9
 	JZ           done
 	VMOVUPS      (DX), Z22
 	VMOVUPS      64(DX), Z23
@@ -16442,7 +15226,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 216(AX), Z22
+	VBROADCASTSS 168(AX), Z22
 	VMULPS       Z22, Z0, Z0
 	VMULPS       Z22, Z1, Z1
 	VMULPS       Z22, Z2, Z2
@@ -16512,7 +15296,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 220(AX), Z22
+	VBROADCASTSS 172(AX), Z22
 	MOVQ         BX, DX
 	VFMADD231PS  (DX), Z22, K1, Z0
 	VFMADD231PS  64(DX), Z22, K2, Z1
@@ -16587,7 +15371,7 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    40(SP), DX
+	MOVQ    32(SP), DX
 	MOVQ    $-1, R9
 	BZHIQ   CX, R9, R9
 	MOVQ    BX, CX
@@ -16700,22 +15484,19 @@ lower:
 	VMOVUPS Z20, K1, (CX)
 	VMOVUPS Z21, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 
 stored:
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 8(SP)
-	MOVQ 192(AX), CX
+	MOVQ 152(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 16(SP)
-	MOVQ 200(AX), CX
+	MOVQ 160(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 24(SP)
-	MOVQ 208(AX), CX
-	SHLQ $0x02, CX
-	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -16723,7 +15504,7 @@ stored:
 
 // func sTileByCol12x32AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·sTileByCol12x32AVX512(SB), NOSPLIT, $56-8
+TEXT ·sTileByCol12x32AVX512(SB), NOSPLIT, $40-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -16733,8 +15514,6 @@ TEXT ·sTileByCol12x32AVX512(SB), NOSPLIT, $56-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
-	MOVQ    152(AX), CX
-	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -16742,7 +15521,7 @@ TEXT ·sTileByCol12x32AVX512(SB), NOSPLIT, $56-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x02, SI
 	MOVQ    80(AX), DI
@@ -16814,21 +15593,11 @@ tile:
 	ADDQ       R8, R9
 	PREFETCHT0 (R9)
 	PREFETCHT0 64(R9)
-	MOVQ       32(SP), R9
-	MOVQ       176(AX), R10
-	SHLQ       $0x02, R10
-	MOVQ       96(AX), R12
-	SHRQ       $0x01, R12
-	MOVQ       184(AX), R11
-	CMPQ       R11, R12
-	CMOVQGT    R12, R11
-	SUBQ       R11, R12
-	MOVQ       R12, 48(SP)
-	TESTQ      R11, R11
-	JZ         idle
+	MOVQ       96(AX), R9
+	SHRQ       $0x01, R9
+	JZ         rest
 
 loop:
-	PREFETCHT1   (R9)
 	VMOVUPS      (DX), Z24
 	VMOVUPS      64(DX), Z25
 	VBROADCASTSS (CX), Z26
@@ -16907,20 +15676,12 @@ loop:
 	VFMADD231PS  Z26, Z25, Z23
 	LEAQ         (DX)(DI*2), DX
 	LEAQ         (CX)(SI*2), CX
-	ADDQ         R10, R9
-	DECQ         R11
+	DECQ         R9
 	JNZ          loop
 
-	// the rounds that fetch nothing touch the argument block
-idle:
-	MOVQ         AX, R9
-	XORQ         R10, R10
-	MOVQ         48(SP), R11
-	MOVQ         $0x00000000, 48(SP)
-	TESTQ        R11, R11
-	JNZ          loop
-	MOVQ         96(AX), R11
-	TESTQ        $0x00000001, R11
+rest:
+	MOVQ         96(AX), R9
+	TESTQ        $0x00000001, R9
 	JZ           done
 	VMOVUPS      (DX), Z24
 	VMOVUPS      64(DX), Z25
@@ -16965,7 +15726,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 216(AX), Z24
+	VBROADCASTSS 168(AX), Z24
 	VMULPS       Z24, Z0, Z0
 	VMULPS       Z24, Z1, Z1
 	VMULPS       Z24, Z2, Z2
@@ -17040,7 +15801,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 220(AX), Z24
+	VBROADCASTSS 172(AX), Z24
 	MOVQ         BX, DX
 	VFMADD231PS  (DX), Z24, K1, Z0
 	VFMADD231PS  64(DX), Z24, K2, Z1
@@ -17121,7 +15882,7 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    40(SP), DX
+	MOVQ    32(SP), DX
 	MOVQ    $-1, R9
 	BZHIQ   CX, R9, R9
 	MOVQ    BX, CX
@@ -17244,22 +16005,19 @@ lower:
 	VMOVUPS Z22, K1, (CX)
 	VMOVUPS Z23, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 
 stored:
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 8(SP)
-	MOVQ 192(AX), CX
+	MOVQ 152(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 16(SP)
-	MOVQ 200(AX), CX
+	MOVQ 160(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 24(SP)
-	MOVQ 208(AX), CX
-	SHLQ $0x02, CX
-	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -17267,7 +16025,7 @@ stored:
 
 // func sTileByCol13x32AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·sTileByCol13x32AVX512(SB), NOSPLIT, $56-8
+TEXT ·sTileByCol13x32AVX512(SB), NOSPLIT, $40-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -17277,8 +16035,6 @@ TEXT ·sTileByCol13x32AVX512(SB), NOSPLIT, $56-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
-	MOVQ    152(AX), CX
-	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -17286,7 +16042,7 @@ TEXT ·sTileByCol13x32AVX512(SB), NOSPLIT, $56-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x02, SI
 	MOVQ    80(AX), DI
@@ -17363,21 +16119,11 @@ tile:
 	ADDQ       R8, R9
 	PREFETCHT0 (R9)
 	PREFETCHT0 64(R9)
-	MOVQ       32(SP), R9
-	MOVQ       176(AX), R10
-	SHLQ       $0x02, R10
-	MOVQ       96(AX), R12
-	SHRQ       $0x01, R12
-	MOVQ       184(AX), R11
-	CMPQ       R11, R12
-	CMOVQGT    R12, R11
-	SUBQ       R11, R12
-	MOVQ       R12, 48(SP)
-	TESTQ      R11, R11
-	JZ         idle
+	MOVQ       96(AX), R9
+	SHRQ       $0x01, R9
+	JZ         rest
 
 loop:
-	PREFETCHT1   (R9)
 	VMOVUPS      (DX), Z26
 	VMOVUPS      64(DX), Z27
 	VBROADCASTSS (CX), Z28
@@ -17462,20 +16208,12 @@ loop:
 	VFMADD231PS  Z28, Z27, Z25
 	LEAQ         (DX)(DI*2), DX
 	LEAQ         (CX)(SI*2), CX
-	ADDQ         R10, R9
-	DECQ         R11
+	DECQ         R9
 	JNZ          loop
 
-	// the rounds that fetch nothing touch the argument block
-idle:
-	MOVQ         AX, R9
-	XORQ         R10, R10
-	MOVQ         48(SP), R11
-	MOVQ         $0x00000000, 48(SP)
-	TESTQ        R11, R11
-	JNZ          loop
-	MOVQ         96(AX), R11
-	TESTQ        $0x00000001, R11
+rest:
+	MOVQ         96(AX), R9
+	TESTQ        $0x00000001, R9
 	JZ           done
 	VMOVUPS      (DX), Z26
 	VMOVUPS      64(DX), Z27
@@ -17523,7 +16261,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 216(AX), Z26
+	VBROADCASTSS 168(AX), Z26
 	VMULPS       Z26, Z0, Z0
 	VMULPS       Z26, Z1, Z1
 	VMULPS       Z26, Z2, Z2
@@ -17603,7 +16341,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 220(AX), Z26
+	VBROADCASTSS 172(AX), Z26
 	MOVQ         BX, DX
 	VFMADD231PS  (DX), Z26, K1, Z0
 	VFMADD231PS  64(DX), Z26, K2, Z1
@@ -17690,7 +16428,7 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    40(SP), DX
+	MOVQ    32(SP), DX
 	MOVQ    $-1, R9
 	BZHIQ   CX, R9, R9
 	MOVQ    BX, CX
@@ -17823,22 +16561,19 @@ lower:
 	VMOVUPS Z24, K1, (CX)
 	VMOVUPS Z25, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 
 stored:
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 8(SP)
-	MOVQ 192(AX), CX
+	MOVQ 152(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 16(SP)
-	MOVQ 200(AX), CX
+	MOVQ 160(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 24(SP)
-	MOVQ 208(AX), CX
-	SHLQ $0x02, CX
-	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -17846,7 +16581,7 @@ stored:
 
 // func sTileByCol14x32AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·sTileByCol14x32AVX512(SB), NOSPLIT, $56-8
+TEXT ·sTileByCol14x32AVX512(SB), NOSPLIT, $40-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -17856,8 +16591,6 @@ TEXT ·sTileByCol14x32AVX512(SB), NOSPLIT, $56-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
-	MOVQ    152(AX), CX
-	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -17865,7 +16598,7 @@ TEXT ·sTileByCol14x32AVX512(SB), NOSPLIT, $56-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x02, SI
 	MOVQ    80(AX), DI
@@ -17947,21 +16680,11 @@ tile:
 	ADDQ       R8, R9
 	PREFETCHT0 (R9)
 	PREFETCHT0 64(R9)
-	MOVQ       32(SP), R9
-	MOVQ       176(AX), R10
-	SHLQ       $0x02, R10
-	MOVQ       96(AX), R12
-	SHRQ       $0x01, R12
-	MOVQ       184(AX), R11
-	CMPQ       R11, R12
-	CMOVQGT    R12, R11
-	SUBQ       R11, R12
-	MOVQ       R12, 48(SP)
-	TESTQ      R11, R11
-	JZ         idle
+	MOVQ       96(AX), R9
+	SHRQ       $0x01, R9
+	JZ         rest
 
 loop:
-	PREFETCHT1   (R9)
 	VMOVUPS      (DX), Z28
 	VMOVUPS      64(DX), Z29
 	VBROADCASTSS (CX), Z30
@@ -18052,20 +16775,12 @@ loop:
 	VFMADD231PS  Z30, Z29, Z27
 	LEAQ         (DX)(DI*2), DX
 	LEAQ         (CX)(SI*2), CX
-	ADDQ         R10, R9
-	DECQ         R11
+	DECQ         R9
 	JNZ          loop
 
-	// the rounds that fetch nothing touch the argument block
-idle:
-	MOVQ         AX, R9
-	XORQ         R10, R10
-	MOVQ         48(SP), R11
-	MOVQ         $0x00000000, 48(SP)
-	TESTQ        R11, R11
-	JNZ          loop
-	MOVQ         96(AX), R11
-	TESTQ        $0x00000001, R11
+rest:
+	MOVQ         96(AX), R9
+	TESTQ        $0x00000001, R9
 	JZ           done
 	VMOVUPS      (DX), Z28
 	VMOVUPS      64(DX), Z29
@@ -18116,7 +16831,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 216(AX), Z28
+	VBROADCASTSS 168(AX), Z28
 	VMULPS       Z28, Z0, Z0
 	VMULPS       Z28, Z1, Z1
 	VMULPS       Z28, Z2, Z2
@@ -18201,7 +16916,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 220(AX), Z28
+	VBROADCASTSS 172(AX), Z28
 	MOVQ         BX, DX
 	VFMADD231PS  (DX), Z28, K1, Z0
 	VFMADD231PS  64(DX), Z28, K2, Z1
@@ -18294,7 +17009,7 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    40(SP), DX
+	MOVQ    32(SP), DX
 	MOVQ    $-1, R9
 	BZHIQ   CX, R9, R9
 	MOVQ    BX, CX
@@ -18437,22 +17152,19 @@ lower:
 	VMOVUPS Z26, K1, (CX)
 	VMOVUPS Z27, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 
 stored:
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 8(SP)
-	MOVQ 192(AX), CX
+	MOVQ 152(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 16(SP)
-	MOVQ 200(AX), CX
+	MOVQ 160(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 24(SP)
-	MOVQ 208(AX), CX
-	SHLQ $0x02, CX
-	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -18460,7 +17172,7 @@ stored:
 
 // func sTileByRow1x48AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·sTileByRow1x48AVX512(SB), NOSPLIT, $56-8
+TEXT ·sTileByRow1x48AVX512(SB), NOSPLIT, $40-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -18470,8 +17182,6 @@ TEXT ·sTileByRow1x48AVX512(SB), NOSPLIT, $56-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
-	MOVQ    152(AX), CX
-	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -18479,7 +17189,7 @@ TEXT ·sTileByRow1x48AVX512(SB), NOSPLIT, $56-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 	MOVQ    72(AX), CX
 	SHLQ    $0x02, CX
 	MOVQ    80(AX), SI
@@ -18498,21 +17208,11 @@ tile:
 	PREFETCHT0 (DI)
 	PREFETCHT0 64(DI)
 	PREFETCHT0 128(DI)
-	MOVQ       32(SP), DI
-	MOVQ       176(AX), R8
-	SHLQ       $0x02, R8
-	MOVQ       96(AX), R10
-	SHRQ       $0x01, R10
-	MOVQ       184(AX), R9
-	CMPQ       R9, R10
-	CMOVQGT    R10, R9
-	SUBQ       R9, R10
-	MOVQ       R10, 48(SP)
-	TESTQ      R9, R9
-	JZ         idle
+	MOVQ       96(AX), DI
+	SHRQ       $0x01, DI
+	JZ         rest
 
 loop:
-	PREFETCHT1   (DI)
 	VMOVUPS      (DX), Z3
 	VMOVUPS      64(DX), Z4
 	VMOVUPS      128(DX), Z5
@@ -18529,20 +17229,12 @@ loop:
 	VFMADD231PS  Z6, Z5, Z2
 	LEAQ         (DX)(SI*2), DX
 	ADDQ         $0x08, CX
-	ADDQ         R8, DI
-	DECQ         R9
+	DECQ         DI
 	JNZ          loop
 
-	// the rounds that fetch nothing touch the argument block
-idle:
-	MOVQ         AX, DI
-	XORQ         R8, R8
-	MOVQ         48(SP), R9
-	MOVQ         $0x00000000, 48(SP)
-	TESTQ        R9, R9
-	JNZ          loop
-	MOVQ         96(AX), R9
-	TESTQ        $0x00000001, R9
+rest:
+	MOVQ         96(AX), DI
+	TESTQ        $0x00000001, DI
 	JZ           done
 	VMOVUPS      (DX), Z3
 	VMOVUPS      64(DX), Z4
@@ -18556,7 +17248,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 216(AX), Z3
+	VBROADCASTSS 168(AX), Z3
 	VMULPS       Z3, Z0, Z0
 	VMULPS       Z3, Z1, Z1
 	VMULPS       Z3, Z2, Z2
@@ -18580,7 +17272,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 220(AX), Z3
+	VBROADCASTSS 172(AX), Z3
 	MOVQ         BX, DX
 	VFMADD231PS  (DX), Z3, K1, Z0
 	VFMADD231PS  64(DX), Z3, K2, Z1
@@ -18597,7 +17289,7 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    40(SP), DX
+	MOVQ    32(SP), DX
 	MOVQ    $-1, DI
 	BZHIQ   CX, DI, DI
 	MOVQ    BX, CX
@@ -18613,22 +17305,19 @@ lower:
 	VMOVUPS Z1, K2, 64(CX)
 	VMOVUPS Z2, K3, 128(CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 
 stored:
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 8(SP)
-	MOVQ 192(AX), CX
+	MOVQ 152(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 16(SP)
-	MOVQ 200(AX), CX
+	MOVQ 160(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 24(SP)
-	MOVQ 208(AX), CX
-	SHLQ $0x02, CX
-	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -18636,7 +17325,7 @@ stored:
 
 // func sTileByRow2x48AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·sTileByRow2x48AVX512(SB), NOSPLIT, $56-8
+TEXT ·sTileByRow2x48AVX512(SB), NOSPLIT, $40-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -18646,8 +17335,6 @@ TEXT ·sTileByRow2x48AVX512(SB), NOSPLIT, $56-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
-	MOVQ    152(AX), CX
-	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -18655,7 +17342,7 @@ TEXT ·sTileByRow2x48AVX512(SB), NOSPLIT, $56-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x02, SI
 	MOVQ    80(AX), DI
@@ -18681,21 +17368,11 @@ tile:
 	PREFETCHT0 (R9)
 	PREFETCHT0 64(R9)
 	PREFETCHT0 128(R9)
-	MOVQ       32(SP), R9
-	MOVQ       176(AX), R10
-	SHLQ       $0x02, R10
-	MOVQ       96(AX), R12
-	SHRQ       $0x01, R12
-	MOVQ       184(AX), R11
-	CMPQ       R11, R12
-	CMOVQGT    R12, R11
-	SUBQ       R11, R12
-	MOVQ       R12, 48(SP)
-	TESTQ      R11, R11
-	JZ         idle
+	MOVQ       96(AX), R9
+	SHRQ       $0x01, R9
+	JZ         rest
 
 loop:
-	PREFETCHT1   (R9)
 	VMOVUPS      (DX), Z6
 	VMOVUPS      64(DX), Z7
 	VMOVUPS      128(DX), Z8
@@ -18720,20 +17397,12 @@ loop:
 	VFMADD231PS  Z9, Z8, Z5
 	LEAQ         (DX)(DI*2), DX
 	ADDQ         $0x08, CX
-	ADDQ         R10, R9
-	DECQ         R11
+	DECQ         R9
 	JNZ          loop
 
-	// the rounds that fetch nothing touch the argument block
-idle:
-	MOVQ         AX, R9
-	XORQ         R10, R10
-	MOVQ         48(SP), R11
-	MOVQ         $0x00000000, 48(SP)
-	TESTQ        R11, R11
-	JNZ          loop
-	MOVQ         96(AX), R11
-	TESTQ        $0x00000001, R11
+rest:
+	MOVQ         96(AX), R9
+	TESTQ        $0x00000001, R9
 	JZ           done
 	VMOVUPS      (DX), Z6
 	VMOVUPS      64(DX), Z7
@@ -18751,7 +17420,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 216(AX), Z6
+	VBROADCASTSS 168(AX), Z6
 	VMULPS       Z6, Z0, Z0
 	VMULPS       Z6, Z1, Z1
 	VMULPS       Z6, Z2, Z2
@@ -18782,7 +17451,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 220(AX), Z6
+	VBROADCASTSS 172(AX), Z6
 	MOVQ         BX, DX
 	VFMADD231PS  (DX), Z6, K1, Z0
 	VFMADD231PS  64(DX), Z6, K2, Z1
@@ -18807,7 +17476,7 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    40(SP), DX
+	MOVQ    32(SP), DX
 	MOVQ    $-1, R9
 	BZHIQ   CX, R9, R9
 	MOVQ    BX, CX
@@ -18836,22 +17505,19 @@ lower:
 	VMOVUPS Z4, K2, 64(CX)
 	VMOVUPS Z5, K3, 128(CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 
 stored:
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 8(SP)
-	MOVQ 192(AX), CX
+	MOVQ 152(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 16(SP)
-	MOVQ 200(AX), CX
+	MOVQ 160(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 24(SP)
-	MOVQ 208(AX), CX
-	SHLQ $0x02, CX
-	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -18859,7 +17525,7 @@ stored:
 
 // func sTileByRow3x48AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·sTileByRow3x48AVX512(SB), NOSPLIT, $56-8
+TEXT ·sTileByRow3x48AVX512(SB), NOSPLIT, $40-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -18869,8 +17535,6 @@ TEXT ·sTileByRow3x48AVX512(SB), NOSPLIT, $56-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
-	MOVQ    152(AX), CX
-	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -18878,7 +17542,7 @@ TEXT ·sTileByRow3x48AVX512(SB), NOSPLIT, $56-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x02, SI
 	MOVQ    80(AX), DI
@@ -18911,21 +17575,11 @@ tile:
 	PREFETCHT0 (R9)
 	PREFETCHT0 64(R9)
 	PREFETCHT0 128(R9)
-	MOVQ       32(SP), R9
-	MOVQ       176(AX), R10
-	SHLQ       $0x02, R10
-	MOVQ       96(AX), R12
-	SHRQ       $0x01, R12
-	MOVQ       184(AX), R11
-	CMPQ       R11, R12
-	CMOVQGT    R12, R11
-	SUBQ       R11, R12
-	MOVQ       R12, 48(SP)
-	TESTQ      R11, R11
-	JZ         idle
+	MOVQ       96(AX), R9
+	SHRQ       $0x01, R9
+	JZ         rest
 
 loop:
-	PREFETCHT1   (R9)
 	VMOVUPS      (DX), Z9
 	VMOVUPS      64(DX), Z10
 	VMOVUPS      128(DX), Z11
@@ -18958,20 +17612,12 @@ loop:
 	VFMADD231PS  Z12, Z11, Z8
 	LEAQ         (DX)(DI*2), DX
 	ADDQ         $0x08, CX
-	ADDQ         R10, R9
-	DECQ         R11
+	DECQ         R9
 	JNZ          loop
 
-	// the rounds that fetch nothing touch the argument block
-idle:
-	MOVQ         AX, R9
-	XORQ         R10, R10
-	MOVQ         48(SP), R11
-	MOVQ         $0x00000000, 48(SP)
-	TESTQ        R11, R11
-	JNZ          loop
-	MOVQ         96(AX), R11
-	TESTQ        $0x00000001, R11
+rest:
+	MOVQ         96(AX), R9
+	TESTQ        $0x00000001, R9
 	JZ           done
 	VMOVUPS      (DX), Z9
 	VMOVUPS      64(DX), Z10
@@ -18993,7 +17639,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 216(AX), Z9
+	VBROADCASTSS 168(AX), Z9
 	VMULPS       Z9, Z0, Z0
 	VMULPS       Z9, Z1, Z1
 	VMULPS       Z9, Z2, Z2
@@ -19031,7 +17677,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 220(AX), Z9
+	VBROADCASTSS 172(AX), Z9
 	MOVQ         BX, DX
 	VFMADD231PS  (DX), Z9, K1, Z0
 	VFMADD231PS  64(DX), Z9, K2, Z1
@@ -19064,7 +17710,7 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    40(SP), DX
+	MOVQ    32(SP), DX
 	MOVQ    $-1, R9
 	BZHIQ   CX, R9, R9
 	MOVQ    BX, CX
@@ -19106,22 +17752,19 @@ lower:
 	VMOVUPS Z7, K2, 64(CX)
 	VMOVUPS Z8, K3, 128(CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 
 stored:
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 8(SP)
-	MOVQ 192(AX), CX
+	MOVQ 152(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 16(SP)
-	MOVQ 200(AX), CX
+	MOVQ 160(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 24(SP)
-	MOVQ 208(AX), CX
-	SHLQ $0x02, CX
-	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -19129,7 +17772,7 @@ stored:
 
 // func sTileByRow4x48AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·sTileByRow4x48AVX512(SB), NOSPLIT, $56-8
+TEXT ·sTileByRow4x48AVX512(SB), NOSPLIT, $40-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -19139,8 +17782,6 @@ TEXT ·sTileByRow4x48AVX512(SB), NOSPLIT, $56-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
-	MOVQ    152(AX), CX
-	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -19148,7 +17789,7 @@ TEXT ·sTileByRow4x48AVX512(SB), NOSPLIT, $56-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x02, SI
 	MOVQ    80(AX), DI
@@ -19189,21 +17830,11 @@ tile:
 	PREFETCHT0 (R10)
 	PREFETCHT0 64(R10)
 	PREFETCHT0 128(R10)
-	MOVQ       32(SP), R10
-	MOVQ       176(AX), R11
-	SHLQ       $0x02, R11
-	MOVQ       96(AX), R13
-	SHRQ       $0x01, R13
-	MOVQ       184(AX), R12
-	CMPQ       R12, R13
-	CMOVQGT    R13, R12
-	SUBQ       R12, R13
-	MOVQ       R13, 48(SP)
-	TESTQ      R12, R12
-	JZ         idle
+	MOVQ       96(AX), R10
+	SHRQ       $0x01, R10
+	JZ         rest
 
 loop:
-	PREFETCHT1   (R10)
 	VMOVUPS      (DX), Z12
 	VMOVUPS      64(DX), Z13
 	VMOVUPS      128(DX), Z14
@@ -19244,20 +17875,12 @@ loop:
 	VFMADD231PS  Z15, Z14, Z11
 	LEAQ         (DX)(DI*2), DX
 	ADDQ         $0x08, CX
-	ADDQ         R11, R10
-	DECQ         R12
+	DECQ         R10
 	JNZ          loop
 
-	// the rounds that fetch nothing touch the argument block
-idle:
-	MOVQ         AX, R10
-	XORQ         R11, R11
-	MOVQ         48(SP), R12
-	MOVQ         $0x00000000, 48(SP)
-	TESTQ        R12, R12
-	JNZ          loop
-	MOVQ         96(AX), R12
-	TESTQ        $0x00000001, R12
+rest:
+	MOVQ         96(AX), R10
+	TESTQ        $0x00000001, R10
 	JZ           done
 	VMOVUPS      (DX), Z12
 	VMOVUPS      64(DX), Z13
@@ -19283,7 +17906,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 216(AX), Z12
+	VBROADCASTSS 168(AX), Z12
 	VMULPS       Z12, Z0, Z0
 	VMULPS       Z12, Z1, Z1
 	VMULPS       Z12, Z2, Z2
@@ -19328,7 +17951,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 220(AX), Z12
+	VBROADCASTSS 172(AX), Z12
 	MOVQ         BX, DX
 	VFMADD231PS  (DX), Z12, K1, Z0
 	VFMADD231PS  64(DX), Z12, K2, Z1
@@ -19369,7 +17992,7 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    40(SP), DX
+	MOVQ    32(SP), DX
 	MOVQ    $-1, R10
 	BZHIQ   CX, R10, R10
 	MOVQ    BX, CX
@@ -19424,22 +18047,19 @@ lower:
 	VMOVUPS Z10, K2, 64(CX)
 	VMOVUPS Z11, K3, 128(CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 
 stored:
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 8(SP)
-	MOVQ 192(AX), CX
+	MOVQ 152(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 16(SP)
-	MOVQ 200(AX), CX
+	MOVQ 160(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 24(SP)
-	MOVQ 208(AX), CX
-	SHLQ $0x02, CX
-	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -19447,7 +18067,7 @@ stored:
 
 // func sTileByRow5x48AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·sTileByRow5x48AVX512(SB), NOSPLIT, $56-8
+TEXT ·sTileByRow5x48AVX512(SB), NOSPLIT, $40-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -19457,8 +18077,6 @@ TEXT ·sTileByRow5x48AVX512(SB), NOSPLIT, $56-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
-	MOVQ    152(AX), CX
-	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -19466,7 +18084,7 @@ TEXT ·sTileByRow5x48AVX512(SB), NOSPLIT, $56-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x02, SI
 	MOVQ    80(AX), DI
@@ -19514,21 +18132,11 @@ tile:
 	PREFETCHT0 (R10)
 	PREFETCHT0 64(R10)
 	PREFETCHT0 128(R10)
-	MOVQ       32(SP), R10
-	MOVQ       176(AX), R11
-	SHLQ       $0x02, R11
-	MOVQ       96(AX), R13
-	SHRQ       $0x01, R13
-	MOVQ       184(AX), R12
-	CMPQ       R12, R13
-	CMOVQGT    R13, R12
-	SUBQ       R12, R13
-	MOVQ       R13, 48(SP)
-	TESTQ      R12, R12
-	JZ         idle
+	MOVQ       96(AX), R10
+	SHRQ       $0x01, R10
+	JZ         rest
 
 loop:
-	PREFETCHT1   (R10)
 	VMOVUPS      (DX), Z15
 	VMOVUPS      64(DX), Z16
 	VMOVUPS      128(DX), Z17
@@ -19577,20 +18185,12 @@ loop:
 	VFMADD231PS  Z18, Z17, Z14
 	LEAQ         (DX)(DI*2), DX
 	ADDQ         $0x08, CX
-	ADDQ         R11, R10
-	DECQ         R12
+	DECQ         R10
 	JNZ          loop
 
-	// the rounds that fetch nothing touch the argument block
-idle:
-	MOVQ         AX, R10
-	XORQ         R11, R11
-	MOVQ         48(SP), R12
-	MOVQ         $0x00000000, 48(SP)
-	TESTQ        R12, R12
-	JNZ          loop
-	MOVQ         96(AX), R12
-	TESTQ        $0x00000001, R12
+rest:
+	MOVQ         96(AX), R10
+	TESTQ        $0x00000001, R10
 	JZ           done
 	VMOVUPS      (DX), Z15
 	VMOVUPS      64(DX), Z16
@@ -19620,7 +18220,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 216(AX), Z15
+	VBROADCASTSS 168(AX), Z15
 	VMULPS       Z15, Z0, Z0
 	VMULPS       Z15, Z1, Z1
 	VMULPS       Z15, Z2, Z2
@@ -19672,7 +18272,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 220(AX), Z15
+	VBROADCASTSS 172(AX), Z15
 	MOVQ         BX, DX
 	VFMADD231PS  (DX), Z15, K1, Z0
 	VFMADD231PS  64(DX), Z15, K2, Z1
@@ -19721,7 +18321,7 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    40(SP), DX
+	MOVQ    32(SP), DX
 	MOVQ    $-1, R10
 	BZHIQ   CX, R10, R10
 	MOVQ    BX, CX
@@ -19789,22 +18389,19 @@ lower:
 	VMOVUPS Z13, K2, 64(CX)
 	VMOVUPS Z14, K3, 128(CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 
 stored:
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 8(SP)
-	MOVQ 192(AX), CX
+	MOVQ 152(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 16(SP)
-	MOVQ 200(AX), CX
+	MOVQ 160(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 24(SP)
-	MOVQ 208(AX), CX
-	SHLQ $0x02, CX
-	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -19812,7 +18409,7 @@ stored:
 
 // func sTileByRow6x48AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·sTileByRow6x48AVX512(SB), NOSPLIT, $56-8
+TEXT ·sTileByRow6x48AVX512(SB), NOSPLIT, $40-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -19822,8 +18419,6 @@ TEXT ·sTileByRow6x48AVX512(SB), NOSPLIT, $56-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
-	MOVQ    152(AX), CX
-	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -19831,7 +18426,7 @@ TEXT ·sTileByRow6x48AVX512(SB), NOSPLIT, $56-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x02, SI
 	MOVQ    80(AX), DI
@@ -19888,21 +18483,11 @@ tile:
 	PREFETCHT0 (R11)
 	PREFETCHT0 64(R11)
 	PREFETCHT0 128(R11)
-	MOVQ       32(SP), R11
-	MOVQ       176(AX), R12
-	SHLQ       $0x02, R12
-	MOVQ       96(AX), R14
-	SHRQ       $0x01, R14
-	MOVQ       184(AX), R13
-	CMPQ       R13, R14
-	CMOVQGT    R14, R13
-	SUBQ       R13, R14
-	MOVQ       R14, 48(SP)
-	TESTQ      R13, R13
-	JZ         idle
+	MOVQ       96(AX), R11
+	SHRQ       $0x01, R11
+	JZ         rest
 
 loop:
-	PREFETCHT1   (R11)
 	VMOVUPS      (DX), Z18
 	VMOVUPS      64(DX), Z19
 	VMOVUPS      128(DX), Z20
@@ -19960,20 +18545,12 @@ loop:
 	LEAQ         (DX)(DI*2), DX
 	ADDQ         $0x08, CX
 	ADDQ         $0x08, R10
-	ADDQ         R12, R11
-	DECQ         R13
+	DECQ         R11
 	JNZ          loop
 
-	// the rounds that fetch nothing touch the argument block
-idle:
-	MOVQ         AX, R11
-	XORQ         R12, R12
-	MOVQ         48(SP), R13
-	MOVQ         $0x00000000, 48(SP)
-	TESTQ        R13, R13
-	JNZ          loop
-	MOVQ         96(AX), R13
-	TESTQ        $0x00000001, R13
+rest:
+	MOVQ         96(AX), R11
+	TESTQ        $0x00000001, R11
 	JZ           done
 	VMOVUPS      (DX), Z18
 	VMOVUPS      64(DX), Z19
@@ -20007,7 +18584,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 216(AX), Z18
+	VBROADCASTSS 168(AX), Z18
 	VMULPS       Z18, Z0, Z0
 	VMULPS       Z18, Z1, Z1
 	VMULPS       Z18, Z2, Z2
@@ -20066,7 +18643,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 220(AX), Z18
+	VBROADCASTSS 172(AX), Z18
 	MOVQ         BX, DX
 	VFMADD231PS  (DX), Z18, K1, Z0
 	VFMADD231PS  64(DX), Z18, K2, Z1
@@ -20123,7 +18700,7 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    40(SP), DX
+	MOVQ    32(SP), DX
 	MOVQ    $-1, R10
 	BZHIQ   CX, R10, R10
 	MOVQ    BX, CX
@@ -20204,22 +18781,19 @@ lower:
 	VMOVUPS Z16, K2, 64(CX)
 	VMOVUPS Z17, K3, 128(CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 
 stored:
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 8(SP)
-	MOVQ 192(AX), CX
+	MOVQ 152(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 16(SP)
-	MOVQ 200(AX), CX
+	MOVQ 160(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 24(SP)
-	MOVQ 208(AX), CX
-	SHLQ $0x02, CX
-	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -20227,7 +18801,7 @@ stored:
 
 // func sTileByRow7x48AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·sTileByRow7x48AVX512(SB), NOSPLIT, $56-8
+TEXT ·sTileByRow7x48AVX512(SB), NOSPLIT, $40-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -20237,8 +18811,6 @@ TEXT ·sTileByRow7x48AVX512(SB), NOSPLIT, $56-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
-	MOVQ    152(AX), CX
-	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -20246,7 +18818,7 @@ TEXT ·sTileByRow7x48AVX512(SB), NOSPLIT, $56-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x02, SI
 	MOVQ    80(AX), DI
@@ -20310,21 +18882,11 @@ tile:
 	PREFETCHT0 (R11)
 	PREFETCHT0 64(R11)
 	PREFETCHT0 128(R11)
-	MOVQ       32(SP), R11
-	MOVQ       176(AX), R12
-	SHLQ       $0x02, R12
-	MOVQ       96(AX), R14
-	SHRQ       $0x01, R14
-	MOVQ       184(AX), R13
-	CMPQ       R13, R14
-	CMOVQGT    R14, R13
-	SUBQ       R13, R14
-	MOVQ       R14, 48(SP)
-	TESTQ      R13, R13
-	JZ         idle
+	MOVQ       96(AX), R11
+	SHRQ       $0x01, R11
+	JZ         rest
 
 loop:
-	PREFETCHT1   (R11)
 	VMOVUPS      (DX), Z21
 	VMOVUPS      64(DX), Z22
 	VMOVUPS      128(DX), Z23
@@ -20390,20 +18952,12 @@ loop:
 	LEAQ         (DX)(DI*2), DX
 	ADDQ         $0x08, CX
 	ADDQ         $0x08, R10
-	ADDQ         R12, R11
-	DECQ         R13
+	DECQ         R11
 	JNZ          loop
 
-	// the rounds that fetch nothing touch the argument block
-idle:
-	MOVQ         AX, R11
-	XORQ         R12, R12
-	MOVQ         48(SP), R13
-	MOVQ         $0x00000000, 48(SP)
-	TESTQ        R13, R13
-	JNZ          loop
-	MOVQ         96(AX), R13
-	TESTQ        $0x00000001, R13
+rest:
+	MOVQ         96(AX), R11
+	TESTQ        $0x00000001, R11
 	JZ           done
 	VMOVUPS      (DX), Z21
 	VMOVUPS      64(DX), Z22
@@ -20441,7 +18995,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 216(AX), Z21
+	VBROADCASTSS 168(AX), Z21
 	VMULPS       Z21, Z0, Z0
 	VMULPS       Z21, Z1, Z1
 	VMULPS       Z21, Z2, Z2
@@ -20507,7 +19061,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 220(AX), Z21
+	VBROADCASTSS 172(AX), Z21
 	MOVQ         BX, DX
 	VFMADD231PS  (DX), Z21, K1, Z0
 	VFMADD231PS  64(DX), Z21, K2, Z1
@@ -20572,7 +19126,7 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    40(SP), DX
+	MOVQ    32(SP), DX
 	MOVQ    $-1, R10
 	BZHIQ   CX, R10, R10
 	MOVQ    BX, CX
@@ -20666,22 +19220,19 @@ lower:
 	VMOVUPS Z19, K2, 64(CX)
 	VMOVUPS Z20, K3, 128(CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 
 stored:
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 8(SP)
-	MOVQ 192(AX), CX
+	MOVQ 152(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 16(SP)
-	MOVQ 200(AX), CX
+	MOVQ 160(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 24(SP)
-	MOVQ 208(AX), CX
-	SHLQ $0x02, CX
-	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -20689,7 +19240,7 @@ stored:
 
 // func sTileByRow8x48AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·sTileByRow8x48AVX512(SB), NOSPLIT, $56-8
+TEXT ·sTileByRow8x48AVX512(SB), NOSPLIT, $40-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -20699,8 +19250,6 @@ TEXT ·sTileByRow8x48AVX512(SB), NOSPLIT, $56-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
-	MOVQ    152(AX), CX
-	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -20708,7 +19257,7 @@ TEXT ·sTileByRow8x48AVX512(SB), NOSPLIT, $56-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x02, SI
 	MOVQ    80(AX), DI
@@ -20779,21 +19328,11 @@ tile:
 	PREFETCHT0 (R11)
 	PREFETCHT0 64(R11)
 	PREFETCHT0 128(R11)
-	MOVQ       32(SP), R11
-	MOVQ       176(AX), R12
-	SHLQ       $0x02, R12
-	MOVQ       96(AX), R14
-	SHRQ       $0x01, R14
-	MOVQ       184(AX), R13
-	CMPQ       R13, R14
-	CMOVQGT    R14, R13
-	SUBQ       R13, R14
-	MOVQ       R14, 48(SP)
-	TESTQ      R13, R13
-	JZ         idle
+	MOVQ       96(AX), R11
+	SHRQ       $0x01, R11
+	JZ         rest
 
 loop:
-	PREFETCHT1   (R11)
 	VMOVUPS      (DX), Z24
 	VMOVUPS      64(DX), Z25
 	VMOVUPS      128(DX), Z26
@@ -20867,20 +19406,12 @@ loop:
 	LEAQ         (DX)(DI*2), DX
 	ADDQ         $0x08, CX
 	ADDQ         $0x08, R10
-	ADDQ         R12, R11
-	DECQ         R13
+	DECQ         R11
 	JNZ          loop
 
-	// the rounds that fetch nothing touch the argument block
-idle:
-	MOVQ         AX, R11
-	XORQ         R12, R12
-	MOVQ         48(SP), R13
-	MOVQ         $0x00000000, 48(SP)
-	TESTQ        R13, R13
-	JNZ          loop
-	MOVQ         96(AX), R13
-	TESTQ        $0x00000001, R13
+rest:
+	MOVQ         96(AX), R11
+	TESTQ        $0x00000001, R11
 	JZ           done
 	VMOVUPS      (DX), Z24
 	VMOVUPS      64(DX), Z25
@@ -20922,7 +19453,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 216(AX), Z24
+	VBROADCASTSS 168(AX), Z24
 	VMULPS       Z24, Z0, Z0
 	VMULPS       Z24, Z1, Z1
 	VMULPS       Z24, Z2, Z2
@@ -20995,7 +19526,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 220(AX), Z24
+	VBROADCASTSS 172(AX), Z24
 	MOVQ         BX, DX
 	VFMADD231PS  (DX), Z24, K1, Z0
 	VFMADD231PS  64(DX), Z24, K2, Z1
@@ -21068,7 +19599,7 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    40(SP), DX
+	MOVQ    32(SP), DX
 	MOVQ    $-1, R10
 	BZHIQ   CX, R10, R10
 	MOVQ    BX, CX
@@ -21175,22 +19706,19 @@ lower:
 	VMOVUPS Z22, K2, 64(CX)
 	VMOVUPS Z23, K3, 128(CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 
 stored:
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 8(SP)
-	MOVQ 192(AX), CX
+	MOVQ 152(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 16(SP)
-	MOVQ 200(AX), CX
+	MOVQ 160(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 24(SP)
-	MOVQ 208(AX), CX
-	SHLQ $0x02, CX
-	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -21198,7 +19726,7 @@ stored:
 
 // func sTileByRow9x48AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·sTileByRow9x48AVX512(SB), NOSPLIT, $56-8
+TEXT ·sTileByRow9x48AVX512(SB), NOSPLIT, $40-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -21208,8 +19736,6 @@ TEXT ·sTileByRow9x48AVX512(SB), NOSPLIT, $56-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
-	MOVQ    152(AX), CX
-	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -21217,7 +19743,7 @@ TEXT ·sTileByRow9x48AVX512(SB), NOSPLIT, $56-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x02, SI
 	MOVQ    80(AX), DI
@@ -21295,21 +19821,11 @@ tile:
 	PREFETCHT0 (R11)
 	PREFETCHT0 64(R11)
 	PREFETCHT0 128(R11)
-	MOVQ       32(SP), R11
-	MOVQ       176(AX), R12
-	SHLQ       $0x02, R12
-	MOVQ       96(AX), R14
-	SHRQ       $0x01, R14
-	MOVQ       184(AX), R13
-	CMPQ       R13, R14
-	CMOVQGT    R14, R13
-	SUBQ       R13, R14
-	MOVQ       R14, 48(SP)
-	TESTQ      R13, R13
-	JZ         idle
+	MOVQ       96(AX), R11
+	SHRQ       $0x01, R11
+	JZ         rest
 
 loop:
-	PREFETCHT1   (R11)
 	VMOVUPS      (DX), Z27
 	VMOVUPS      64(DX), Z28
 	VMOVUPS      128(DX), Z29
@@ -21391,20 +19907,12 @@ loop:
 	LEAQ         (DX)(DI*2), DX
 	ADDQ         $0x08, CX
 	ADDQ         $0x08, R10
-	ADDQ         R12, R11
-	DECQ         R13
+	DECQ         R11
 	JNZ          loop
 
-	// the rounds that fetch nothing touch the argument block
-idle:
-	MOVQ         AX, R11
-	XORQ         R12, R12
-	MOVQ         48(SP), R13
-	MOVQ         $0x00000000, 48(SP)
-	TESTQ        R13, R13
-	JNZ          loop
-	MOVQ         96(AX), R13
-	TESTQ        $0x00000001, R13
+rest:
+	MOVQ         96(AX), R11
+	TESTQ        $0x00000001, R11
 	JZ           done
 	VMOVUPS      (DX), Z27
 	VMOVUPS      64(DX), Z28
@@ -21450,7 +19958,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 216(AX), Z27
+	VBROADCASTSS 168(AX), Z27
 	VMULPS       Z27, Z0, Z0
 	VMULPS       Z27, Z1, Z1
 	VMULPS       Z27, Z2, Z2
@@ -21530,7 +20038,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 220(AX), Z27
+	VBROADCASTSS 172(AX), Z27
 	MOVQ         BX, DX
 	VFMADD231PS  (DX), Z27, K1, Z0
 	VFMADD231PS  64(DX), Z27, K2, Z1
@@ -21611,7 +20119,7 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    40(SP), DX
+	MOVQ    32(SP), DX
 	MOVQ    $-1, R10
 	BZHIQ   CX, R10, R10
 	MOVQ    BX, CX
@@ -21731,22 +20239,19 @@ lower:
 	VMOVUPS Z25, K2, 64(CX)
 	VMOVUPS Z26, K3, 128(CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 
 stored:
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 8(SP)
-	MOVQ 192(AX), CX
+	MOVQ 152(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 16(SP)
-	MOVQ 200(AX), CX
+	MOVQ 160(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 24(SP)
-	MOVQ 208(AX), CX
-	SHLQ $0x02, CX
-	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -21754,7 +20259,7 @@ stored:
 
 // func sTileByCol1x48AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·sTileByCol1x48AVX512(SB), NOSPLIT, $56-8
+TEXT ·sTileByCol1x48AVX512(SB), NOSPLIT, $40-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -21764,8 +20269,6 @@ TEXT ·sTileByCol1x48AVX512(SB), NOSPLIT, $56-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
-	MOVQ    152(AX), CX
-	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -21773,7 +20276,7 @@ TEXT ·sTileByCol1x48AVX512(SB), NOSPLIT, $56-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x02, SI
 	MOVQ    80(AX), DI
@@ -21792,21 +20295,11 @@ tile:
 	PREFETCHT0 (R8)
 	PREFETCHT0 64(R8)
 	PREFETCHT0 128(R8)
-	MOVQ       32(SP), R8
-	MOVQ       176(AX), R9
-	SHLQ       $0x02, R9
-	MOVQ       96(AX), R11
-	SHRQ       $0x01, R11
-	MOVQ       184(AX), R10
-	CMPQ       R10, R11
-	CMOVQGT    R11, R10
-	SUBQ       R10, R11
-	MOVQ       R11, 48(SP)
-	TESTQ      R10, R10
-	JZ         idle
+	MOVQ       96(AX), R8
+	SHRQ       $0x01, R8
+	JZ         rest
 
 loop:
-	PREFETCHT1   (R8)
 	VMOVUPS      (DX), Z3
 	VMOVUPS      64(DX), Z4
 	VMOVUPS      128(DX), Z5
@@ -21823,20 +20316,12 @@ loop:
 	VFMADD231PS  Z6, Z5, Z2
 	LEAQ         (DX)(DI*2), DX
 	LEAQ         (CX)(SI*2), CX
-	ADDQ         R9, R8
-	DECQ         R10
+	DECQ         R8
 	JNZ          loop
 
-	// the rounds that fetch nothing touch the argument block
-idle:
-	MOVQ         AX, R8
-	XORQ         R9, R9
-	MOVQ         48(SP), R10
-	MOVQ         $0x00000000, 48(SP)
-	TESTQ        R10, R10
-	JNZ          loop
-	MOVQ         96(AX), R10
-	TESTQ        $0x00000001, R10
+rest:
+	MOVQ         96(AX), R8
+	TESTQ        $0x00000001, R8
 	JZ           done
 	VMOVUPS      (DX), Z3
 	VMOVUPS      64(DX), Z4
@@ -21850,7 +20335,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 216(AX), Z3
+	VBROADCASTSS 168(AX), Z3
 	VMULPS       Z3, Z0, Z0
 	VMULPS       Z3, Z1, Z1
 	VMULPS       Z3, Z2, Z2
@@ -21874,7 +20359,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 220(AX), Z3
+	VBROADCASTSS 172(AX), Z3
 	MOVQ         BX, DX
 	VFMADD231PS  (DX), Z3, K1, Z0
 	VFMADD231PS  64(DX), Z3, K2, Z1
@@ -21891,7 +20376,7 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    40(SP), DX
+	MOVQ    32(SP), DX
 	MOVQ    $-1, R8
 	BZHIQ   CX, R8, R8
 	MOVQ    BX, CX
@@ -21907,22 +20392,19 @@ lower:
 	VMOVUPS Z1, K2, 64(CX)
 	VMOVUPS Z2, K3, 128(CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 
 stored:
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 8(SP)
-	MOVQ 192(AX), CX
+	MOVQ 152(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 16(SP)
-	MOVQ 200(AX), CX
+	MOVQ 160(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 24(SP)
-	MOVQ 208(AX), CX
-	SHLQ $0x02, CX
-	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -21930,7 +20412,7 @@ stored:
 
 // func sTileByCol2x48AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·sTileByCol2x48AVX512(SB), NOSPLIT, $56-8
+TEXT ·sTileByCol2x48AVX512(SB), NOSPLIT, $40-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -21940,8 +20422,6 @@ TEXT ·sTileByCol2x48AVX512(SB), NOSPLIT, $56-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
-	MOVQ    152(AX), CX
-	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -21949,7 +20429,7 @@ TEXT ·sTileByCol2x48AVX512(SB), NOSPLIT, $56-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x02, SI
 	MOVQ    80(AX), DI
@@ -21975,21 +20455,11 @@ tile:
 	PREFETCHT0 (R9)
 	PREFETCHT0 64(R9)
 	PREFETCHT0 128(R9)
-	MOVQ       32(SP), R9
-	MOVQ       176(AX), R10
-	SHLQ       $0x02, R10
-	MOVQ       96(AX), R12
-	SHRQ       $0x01, R12
-	MOVQ       184(AX), R11
-	CMPQ       R11, R12
-	CMOVQGT    R12, R11
-	SUBQ       R11, R12
-	MOVQ       R12, 48(SP)
-	TESTQ      R11, R11
-	JZ         idle
+	MOVQ       96(AX), R9
+	SHRQ       $0x01, R9
+	JZ         rest
 
 loop:
-	PREFETCHT1   (R9)
 	VMOVUPS      (DX), Z6
 	VMOVUPS      64(DX), Z7
 	VMOVUPS      128(DX), Z8
@@ -22014,20 +20484,12 @@ loop:
 	VFMADD231PS  Z9, Z8, Z5
 	LEAQ         (DX)(DI*2), DX
 	LEAQ         (CX)(SI*2), CX
-	ADDQ         R10, R9
-	DECQ         R11
+	DECQ         R9
 	JNZ          loop
 
-	// the rounds that fetch nothing touch the argument block
-idle:
-	MOVQ         AX, R9
-	XORQ         R10, R10
-	MOVQ         48(SP), R11
-	MOVQ         $0x00000000, 48(SP)
-	TESTQ        R11, R11
-	JNZ          loop
-	MOVQ         96(AX), R11
-	TESTQ        $0x00000001, R11
+rest:
+	MOVQ         96(AX), R9
+	TESTQ        $0x00000001, R9
 	JZ           done
 	VMOVUPS      (DX), Z6
 	VMOVUPS      64(DX), Z7
@@ -22045,7 +20507,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 216(AX), Z6
+	VBROADCASTSS 168(AX), Z6
 	VMULPS       Z6, Z0, Z0
 	VMULPS       Z6, Z1, Z1
 	VMULPS       Z6, Z2, Z2
@@ -22076,7 +20538,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 220(AX), Z6
+	VBROADCASTSS 172(AX), Z6
 	MOVQ         BX, DX
 	VFMADD231PS  (DX), Z6, K1, Z0
 	VFMADD231PS  64(DX), Z6, K2, Z1
@@ -22101,7 +20563,7 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    40(SP), DX
+	MOVQ    32(SP), DX
 	MOVQ    $-1, R9
 	BZHIQ   CX, R9, R9
 	MOVQ    BX, CX
@@ -22130,22 +20592,19 @@ lower:
 	VMOVUPS Z4, K2, 64(CX)
 	VMOVUPS Z5, K3, 128(CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 
 stored:
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 8(SP)
-	MOVQ 192(AX), CX
+	MOVQ 152(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 16(SP)
-	MOVQ 200(AX), CX
+	MOVQ 160(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 24(SP)
-	MOVQ 208(AX), CX
-	SHLQ $0x02, CX
-	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -22153,7 +20612,7 @@ stored:
 
 // func sTileByCol3x48AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·sTileByCol3x48AVX512(SB), NOSPLIT, $56-8
+TEXT ·sTileByCol3x48AVX512(SB), NOSPLIT, $40-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -22163,8 +20622,6 @@ TEXT ·sTileByCol3x48AVX512(SB), NOSPLIT, $56-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
-	MOVQ    152(AX), CX
-	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -22172,7 +20629,7 @@ TEXT ·sTileByCol3x48AVX512(SB), NOSPLIT, $56-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x02, SI
 	MOVQ    80(AX), DI
@@ -22205,21 +20662,11 @@ tile:
 	PREFETCHT0 (R9)
 	PREFETCHT0 64(R9)
 	PREFETCHT0 128(R9)
-	MOVQ       32(SP), R9
-	MOVQ       176(AX), R10
-	SHLQ       $0x02, R10
-	MOVQ       96(AX), R12
-	SHRQ       $0x01, R12
-	MOVQ       184(AX), R11
-	CMPQ       R11, R12
-	CMOVQGT    R12, R11
-	SUBQ       R11, R12
-	MOVQ       R12, 48(SP)
-	TESTQ      R11, R11
-	JZ         idle
+	MOVQ       96(AX), R9
+	SHRQ       $0x01, R9
+	JZ         rest
 
 loop:
-	PREFETCHT1   (R9)
 	VMOVUPS      (DX), Z9
 	VMOVUPS      64(DX), Z10
 	VMOVUPS      128(DX), Z11
@@ -22252,20 +20699,12 @@ loop:
 	VFMADD231PS  Z12, Z11, Z8
 	LEAQ         (DX)(DI*2), DX
 	LEAQ         (CX)(SI*2), CX
-	ADDQ         R10, R9
-	DECQ         R11
+	DECQ         R9
 	JNZ          loop
 
-	// the rounds that fetch nothing touch the argument block
-idle:
-	MOVQ         AX, R9
-	XORQ         R10, R10
-	MOVQ         48(SP), R11
-	MOVQ         $0x00000000, 48(SP)
-	TESTQ        R11, R11
-	JNZ          loop
-	MOVQ         96(AX), R11
-	TESTQ        $0x00000001, R11
+rest:
+	MOVQ         96(AX), R9
+	TESTQ        $0x00000001, R9
 	JZ           done
 	VMOVUPS      (DX), Z9
 	VMOVUPS      64(DX), Z10
@@ -22287,7 +20726,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 216(AX), Z9
+	VBROADCASTSS 168(AX), Z9
 	VMULPS       Z9, Z0, Z0
 	VMULPS       Z9, Z1, Z1
 	VMULPS       Z9, Z2, Z2
@@ -22325,7 +20764,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 220(AX), Z9
+	VBROADCASTSS 172(AX), Z9
 	MOVQ         BX, DX
 	VFMADD231PS  (DX), Z9, K1, Z0
 	VFMADD231PS  64(DX), Z9, K2, Z1
@@ -22358,7 +20797,7 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    40(SP), DX
+	MOVQ    32(SP), DX
 	MOVQ    $-1, R9
 	BZHIQ   CX, R9, R9
 	MOVQ    BX, CX
@@ -22400,22 +20839,19 @@ lower:
 	VMOVUPS Z7, K2, 64(CX)
 	VMOVUPS Z8, K3, 128(CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 
 stored:
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 8(SP)
-	MOVQ 192(AX), CX
+	MOVQ 152(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 16(SP)
-	MOVQ 200(AX), CX
+	MOVQ 160(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 24(SP)
-	MOVQ 208(AX), CX
-	SHLQ $0x02, CX
-	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -22423,7 +20859,7 @@ stored:
 
 // func sTileByCol4x48AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·sTileByCol4x48AVX512(SB), NOSPLIT, $56-8
+TEXT ·sTileByCol4x48AVX512(SB), NOSPLIT, $40-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -22433,8 +20869,6 @@ TEXT ·sTileByCol4x48AVX512(SB), NOSPLIT, $56-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
-	MOVQ    152(AX), CX
-	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -22442,7 +20876,7 @@ TEXT ·sTileByCol4x48AVX512(SB), NOSPLIT, $56-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x02, SI
 	MOVQ    80(AX), DI
@@ -22482,21 +20916,11 @@ tile:
 	PREFETCHT0 (R9)
 	PREFETCHT0 64(R9)
 	PREFETCHT0 128(R9)
-	MOVQ       32(SP), R9
-	MOVQ       176(AX), R10
-	SHLQ       $0x02, R10
-	MOVQ       96(AX), R12
-	SHRQ       $0x01, R12
-	MOVQ       184(AX), R11
-	CMPQ       R11, R12
-	CMOVQGT    R12, R11
-	SUBQ       R11, R12
-	MOVQ       R12, 48(SP)
-	TESTQ      R11, R11
-	JZ         idle
+	MOVQ       96(AX), R9
+	SHRQ       $0x01, R9
+	JZ         rest
 
 loop:
-	PREFETCHT1   (R9)
 	VMOVUPS      (DX), Z12
 	VMOVUPS      64(DX), Z13
 	VMOVUPS      128(DX), Z14
@@ -22537,20 +20961,12 @@ loop:
 	VFMADD231PS  Z15, Z14, Z11
 	LEAQ         (DX)(DI*2), DX
 	LEAQ         (CX)(SI*2), CX
-	ADDQ         R10, R9
-	DECQ         R11
+	DECQ         R9
 	JNZ          loop
 
-	// the rounds that fetch nothing touch the argument block
-idle:
-	MOVQ         AX, R9
-	XORQ         R10, R10
-	MOVQ         48(SP), R11
-	MOVQ         $0x00000000, 48(SP)
-	TESTQ        R11, R11
-	JNZ          loop
-	MOVQ         96(AX), R11
-	TESTQ        $0x00000001, R11
+rest:
+	MOVQ         96(AX), R9
+	TESTQ        $0x00000001, R9
 	JZ           done
 	VMOVUPS      (DX), Z12
 	VMOVUPS      64(DX), Z13
@@ -22576,7 +20992,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 216(AX), Z12
+	VBROADCASTSS 168(AX), Z12
 	VMULPS       Z12, Z0, Z0
 	VMULPS       Z12, Z1, Z1
 	VMULPS       Z12, Z2, Z2
@@ -22621,7 +21037,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 220(AX), Z12
+	VBROADCASTSS 172(AX), Z12
 	MOVQ         BX, DX
 	VFMADD231PS  (DX), Z12, K1, Z0
 	VFMADD231PS  64(DX), Z12, K2, Z1
@@ -22662,7 +21078,7 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    40(SP), DX
+	MOVQ    32(SP), DX
 	MOVQ    $-1, R9
 	BZHIQ   CX, R9, R9
 	MOVQ    BX, CX
@@ -22717,22 +21133,19 @@ lower:
 	VMOVUPS Z10, K2, 64(CX)
 	VMOVUPS Z11, K3, 128(CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 
 stored:
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 8(SP)
-	MOVQ 192(AX), CX
+	MOVQ 152(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 16(SP)
-	MOVQ 200(AX), CX
+	MOVQ 160(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 24(SP)
-	MOVQ 208(AX), CX
-	SHLQ $0x02, CX
-	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -22740,7 +21153,7 @@ stored:
 
 // func sTileByCol5x48AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·sTileByCol5x48AVX512(SB), NOSPLIT, $56-8
+TEXT ·sTileByCol5x48AVX512(SB), NOSPLIT, $40-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -22750,8 +21163,6 @@ TEXT ·sTileByCol5x48AVX512(SB), NOSPLIT, $56-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
-	MOVQ    152(AX), CX
-	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -22759,7 +21170,7 @@ TEXT ·sTileByCol5x48AVX512(SB), NOSPLIT, $56-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x02, SI
 	MOVQ    80(AX), DI
@@ -22806,21 +21217,11 @@ tile:
 	PREFETCHT0 (R9)
 	PREFETCHT0 64(R9)
 	PREFETCHT0 128(R9)
-	MOVQ       32(SP), R9
-	MOVQ       176(AX), R10
-	SHLQ       $0x02, R10
-	MOVQ       96(AX), R12
-	SHRQ       $0x01, R12
-	MOVQ       184(AX), R11
-	CMPQ       R11, R12
-	CMOVQGT    R12, R11
-	SUBQ       R11, R12
-	MOVQ       R12, 48(SP)
-	TESTQ      R11, R11
-	JZ         idle
+	MOVQ       96(AX), R9
+	SHRQ       $0x01, R9
+	JZ         rest
 
 loop:
-	PREFETCHT1   (R9)
 	VMOVUPS      (DX), Z15
 	VMOVUPS      64(DX), Z16
 	VMOVUPS      128(DX), Z17
@@ -22869,20 +21270,12 @@ loop:
 	VFMADD231PS  Z18, Z17, Z14
 	LEAQ         (DX)(DI*2), DX
 	LEAQ         (CX)(SI*2), CX
-	ADDQ         R10, R9
-	DECQ         R11
+	DECQ         R9
 	JNZ          loop
 
-	// the rounds that fetch nothing touch the argument block
-idle:
-	MOVQ         AX, R9
-	XORQ         R10, R10
-	MOVQ         48(SP), R11
-	MOVQ         $0x00000000, 48(SP)
-	TESTQ        R11, R11
-	JNZ          loop
-	MOVQ         96(AX), R11
-	TESTQ        $0x00000001, R11
+rest:
+	MOVQ         96(AX), R9
+	TESTQ        $0x00000001, R9
 	JZ           done
 	VMOVUPS      (DX), Z15
 	VMOVUPS      64(DX), Z16
@@ -22912,7 +21305,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 216(AX), Z15
+	VBROADCASTSS 168(AX), Z15
 	VMULPS       Z15, Z0, Z0
 	VMULPS       Z15, Z1, Z1
 	VMULPS       Z15, Z2, Z2
@@ -22964,7 +21357,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 220(AX), Z15
+	VBROADCASTSS 172(AX), Z15
 	MOVQ         BX, DX
 	VFMADD231PS  (DX), Z15, K1, Z0
 	VFMADD231PS  64(DX), Z15, K2, Z1
@@ -23013,7 +21406,7 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    40(SP), DX
+	MOVQ    32(SP), DX
 	MOVQ    $-1, R9
 	BZHIQ   CX, R9, R9
 	MOVQ    BX, CX
@@ -23081,22 +21474,19 @@ lower:
 	VMOVUPS Z13, K2, 64(CX)
 	VMOVUPS Z14, K3, 128(CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 
 stored:
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 8(SP)
-	MOVQ 192(AX), CX
+	MOVQ 152(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 16(SP)
-	MOVQ 200(AX), CX
+	MOVQ 160(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 24(SP)
-	MOVQ 208(AX), CX
-	SHLQ $0x02, CX
-	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -23104,7 +21494,7 @@ stored:
 
 // func sTileByCol6x48AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·sTileByCol6x48AVX512(SB), NOSPLIT, $56-8
+TEXT ·sTileByCol6x48AVX512(SB), NOSPLIT, $40-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -23114,8 +21504,6 @@ TEXT ·sTileByCol6x48AVX512(SB), NOSPLIT, $56-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
-	MOVQ    152(AX), CX
-	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -23123,7 +21511,7 @@ TEXT ·sTileByCol6x48AVX512(SB), NOSPLIT, $56-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x02, SI
 	MOVQ    80(AX), DI
@@ -23177,21 +21565,11 @@ tile:
 	PREFETCHT0 (R9)
 	PREFETCHT0 64(R9)
 	PREFETCHT0 128(R9)
-	MOVQ       32(SP), R9
-	MOVQ       176(AX), R10
-	SHLQ       $0x02, R10
-	MOVQ       96(AX), R12
-	SHRQ       $0x01, R12
-	MOVQ       184(AX), R11
-	CMPQ       R11, R12
-	CMOVQGT    R12, R11
-	SUBQ       R11, R12
-	MOVQ       R12, 48(SP)
-	TESTQ      R11, R11
-	JZ         idle
+	MOVQ       96(AX), R9
+	SHRQ       $0x01, R9
+	JZ         rest
 
 loop:
-	PREFETCHT1   (R9)
 	VMOVUPS      (DX), Z18
 	VMOVUPS      64(DX), Z19
 	VMOVUPS      128(DX), Z20
@@ -23248,20 +21626,12 @@ loop:
 	VFMADD231PS  Z21, Z20, Z17
 	LEAQ         (DX)(DI*2), DX
 	LEAQ         (CX)(SI*2), CX
-	ADDQ         R10, R9
-	DECQ         R11
+	DECQ         R9
 	JNZ          loop
 
-	// the rounds that fetch nothing touch the argument block
-idle:
-	MOVQ         AX, R9
-	XORQ         R10, R10
-	MOVQ         48(SP), R11
-	MOVQ         $0x00000000, 48(SP)
-	TESTQ        R11, R11
-	JNZ          loop
-	MOVQ         96(AX), R11
-	TESTQ        $0x00000001, R11
+rest:
+	MOVQ         96(AX), R9
+	TESTQ        $0x00000001, R9
 	JZ           done
 	VMOVUPS      (DX), Z18
 	VMOVUPS      64(DX), Z19
@@ -23295,7 +21665,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 216(AX), Z18
+	VBROADCASTSS 168(AX), Z18
 	VMULPS       Z18, Z0, Z0
 	VMULPS       Z18, Z1, Z1
 	VMULPS       Z18, Z2, Z2
@@ -23354,7 +21724,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 220(AX), Z18
+	VBROADCASTSS 172(AX), Z18
 	MOVQ         BX, DX
 	VFMADD231PS  (DX), Z18, K1, Z0
 	VFMADD231PS  64(DX), Z18, K2, Z1
@@ -23411,7 +21781,7 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    40(SP), DX
+	MOVQ    32(SP), DX
 	MOVQ    $-1, R9
 	BZHIQ   CX, R9, R9
 	MOVQ    BX, CX
@@ -23492,22 +21862,19 @@ lower:
 	VMOVUPS Z16, K2, 64(CX)
 	VMOVUPS Z17, K3, 128(CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 
 stored:
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 8(SP)
-	MOVQ 192(AX), CX
+	MOVQ 152(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 16(SP)
-	MOVQ 200(AX), CX
+	MOVQ 160(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 24(SP)
-	MOVQ 208(AX), CX
-	SHLQ $0x02, CX
-	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -23515,7 +21882,7 @@ stored:
 
 // func sTileByCol7x48AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·sTileByCol7x48AVX512(SB), NOSPLIT, $56-8
+TEXT ·sTileByCol7x48AVX512(SB), NOSPLIT, $40-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -23525,8 +21892,6 @@ TEXT ·sTileByCol7x48AVX512(SB), NOSPLIT, $56-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
-	MOVQ    152(AX), CX
-	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -23534,7 +21899,7 @@ TEXT ·sTileByCol7x48AVX512(SB), NOSPLIT, $56-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x02, SI
 	MOVQ    80(AX), DI
@@ -23595,21 +21960,11 @@ tile:
 	PREFETCHT0 (R9)
 	PREFETCHT0 64(R9)
 	PREFETCHT0 128(R9)
-	MOVQ       32(SP), R9
-	MOVQ       176(AX), R10
-	SHLQ       $0x02, R10
-	MOVQ       96(AX), R12
-	SHRQ       $0x01, R12
-	MOVQ       184(AX), R11
-	CMPQ       R11, R12
-	CMOVQGT    R12, R11
-	SUBQ       R11, R12
-	MOVQ       R12, 48(SP)
-	TESTQ      R11, R11
-	JZ         idle
+	MOVQ       96(AX), R9
+	SHRQ       $0x01, R9
+	JZ         rest
 
 loop:
-	PREFETCHT1   (R9)
 	VMOVUPS      (DX), Z21
 	VMOVUPS      64(DX), Z22
 	VMOVUPS      128(DX), Z23
@@ -23674,20 +22029,12 @@ loop:
 	VFMADD231PS  Z24, Z23, Z20
 	LEAQ         (DX)(DI*2), DX
 	LEAQ         (CX)(SI*2), CX
-	ADDQ         R10, R9
-	DECQ         R11
+	DECQ         R9
 	JNZ          loop
 
-	// the rounds that fetch nothing touch the argument block
-idle:
-	MOVQ         AX, R9
-	XORQ         R10, R10
-	MOVQ         48(SP), R11
-	MOVQ         $0x00000000, 48(SP)
-	TESTQ        R11, R11
-	JNZ          loop
-	MOVQ         96(AX), R11
-	TESTQ        $0x00000001, R11
+rest:
+	MOVQ         96(AX), R9
+	TESTQ        $0x00000001, R9
 	JZ           done
 	VMOVUPS      (DX), Z21
 	VMOVUPS      64(DX), Z22
@@ -23725,7 +22072,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 216(AX), Z21
+	VBROADCASTSS 168(AX), Z21
 	VMULPS       Z21, Z0, Z0
 	VMULPS       Z21, Z1, Z1
 	VMULPS       Z21, Z2, Z2
@@ -23791,7 +22138,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 220(AX), Z21
+	VBROADCASTSS 172(AX), Z21
 	MOVQ         BX, DX
 	VFMADD231PS  (DX), Z21, K1, Z0
 	VFMADD231PS  64(DX), Z21, K2, Z1
@@ -23856,7 +22203,7 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    40(SP), DX
+	MOVQ    32(SP), DX
 	MOVQ    $-1, R9
 	BZHIQ   CX, R9, R9
 	MOVQ    BX, CX
@@ -23950,22 +22297,19 @@ lower:
 	VMOVUPS Z19, K2, 64(CX)
 	VMOVUPS Z20, K3, 128(CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 
 stored:
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 8(SP)
-	MOVQ 192(AX), CX
+	MOVQ 152(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 16(SP)
-	MOVQ 200(AX), CX
+	MOVQ 160(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 24(SP)
-	MOVQ 208(AX), CX
-	SHLQ $0x02, CX
-	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -23973,7 +22317,7 @@ stored:
 
 // func sTileByCol8x48AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·sTileByCol8x48AVX512(SB), NOSPLIT, $56-8
+TEXT ·sTileByCol8x48AVX512(SB), NOSPLIT, $40-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -23983,8 +22327,6 @@ TEXT ·sTileByCol8x48AVX512(SB), NOSPLIT, $56-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
-	MOVQ    152(AX), CX
-	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -23992,7 +22334,7 @@ TEXT ·sTileByCol8x48AVX512(SB), NOSPLIT, $56-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x02, SI
 	MOVQ    80(AX), DI
@@ -24060,21 +22402,11 @@ tile:
 	PREFETCHT0 (R9)
 	PREFETCHT0 64(R9)
 	PREFETCHT0 128(R9)
-	MOVQ       32(SP), R9
-	MOVQ       176(AX), R10
-	SHLQ       $0x02, R10
-	MOVQ       96(AX), R12
-	SHRQ       $0x01, R12
-	MOVQ       184(AX), R11
-	CMPQ       R11, R12
-	CMOVQGT    R12, R11
-	SUBQ       R11, R12
-	MOVQ       R12, 48(SP)
-	TESTQ      R11, R11
-	JZ         idle
+	MOVQ       96(AX), R9
+	SHRQ       $0x01, R9
+	JZ         rest
 
 loop:
-	PREFETCHT1   (R9)
 	VMOVUPS      (DX), Z24
 	VMOVUPS      64(DX), Z25
 	VMOVUPS      128(DX), Z26
@@ -24147,20 +22479,12 @@ loop:
 	VFMADD231PS  Z27, Z26, Z23
 	LEAQ         (DX)(DI*2), DX
 	LEAQ         (CX)(SI*2), CX
-	ADDQ         R10, R9
-	DECQ         R11
+	DECQ         R9
 	JNZ          loop
 
-	// the rounds that fetch nothing touch the argument block
-idle:
-	MOVQ         AX, R9
-	XORQ         R10, R10
-	MOVQ         48(SP), R11
-	MOVQ         $0x00000000, 48(SP)
-	TESTQ        R11, R11
-	JNZ          loop
-	MOVQ         96(AX), R11
-	TESTQ        $0x00000001, R11
+rest:
+	MOVQ         96(AX), R9
+	TESTQ        $0x00000001, R9
 	JZ           done
 	VMOVUPS      (DX), Z24
 	VMOVUPS      64(DX), Z25
@@ -24202,7 +22526,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 216(AX), Z24
+	VBROADCASTSS 168(AX), Z24
 	VMULPS       Z24, Z0, Z0
 	VMULPS       Z24, Z1, Z1
 	VMULPS       Z24, Z2, Z2
@@ -24275,7 +22599,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 220(AX), Z24
+	VBROADCASTSS 172(AX), Z24
 	MOVQ         BX, DX
 	VFMADD231PS  (DX), Z24, K1, Z0
 	VFMADD231PS  64(DX), Z24, K2, Z1
@@ -24348,7 +22672,7 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    40(SP), DX
+	MOVQ    32(SP), DX
 	MOVQ    $-1, R9
 	BZHIQ   CX, R9, R9
 	MOVQ    BX, CX
@@ -24455,22 +22779,19 @@ lower:
 	VMOVUPS Z22, K2, 64(CX)
 	VMOVUPS Z23, K3, 128(CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 
 stored:
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 8(SP)
-	MOVQ 192(AX), CX
+	MOVQ 152(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 16(SP)
-	MOVQ 200(AX), CX
+	MOVQ 160(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 24(SP)
-	MOVQ 208(AX), CX
-	SHLQ $0x02, CX
-	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -24478,7 +22799,7 @@ stored:
 
 // func sTileByCol9x48AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·sTileByCol9x48AVX512(SB), NOSPLIT, $56-8
+TEXT ·sTileByCol9x48AVX512(SB), NOSPLIT, $40-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -24488,8 +22809,6 @@ TEXT ·sTileByCol9x48AVX512(SB), NOSPLIT, $56-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
-	MOVQ    152(AX), CX
-	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -24497,7 +22816,7 @@ TEXT ·sTileByCol9x48AVX512(SB), NOSPLIT, $56-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x02, SI
 	MOVQ    80(AX), DI
@@ -24572,21 +22891,11 @@ tile:
 	PREFETCHT0 (R9)
 	PREFETCHT0 64(R9)
 	PREFETCHT0 128(R9)
-	MOVQ       32(SP), R9
-	MOVQ       176(AX), R10
-	SHLQ       $0x02, R10
-	MOVQ       96(AX), R12
-	SHRQ       $0x01, R12
-	MOVQ       184(AX), R11
-	CMPQ       R11, R12
-	CMOVQGT    R12, R11
-	SUBQ       R11, R12
-	MOVQ       R12, 48(SP)
-	TESTQ      R11, R11
-	JZ         idle
+	MOVQ       96(AX), R9
+	SHRQ       $0x01, R9
+	JZ         rest
 
 loop:
-	PREFETCHT1   (R9)
 	VMOVUPS      (DX), Z27
 	VMOVUPS      64(DX), Z28
 	VMOVUPS      128(DX), Z29
@@ -24667,20 +22976,12 @@ loop:
 	VFMADD231PS  Z30, Z29, Z26
 	LEAQ         (DX)(DI*2), DX
 	LEAQ         (CX)(SI*2), CX
-	ADDQ         R10, R9
-	DECQ         R11
+	DECQ         R9
 	JNZ          loop
 
-	// the rounds that fetch nothing touch the argument block
-idle:
-	MOVQ         AX, R9
-	XORQ         R10, R10
-	MOVQ         48(SP), R11
-	MOVQ         $0x00000000, 48(SP)
-	TESTQ        R11, R11
-	JNZ          loop
-	MOVQ         96(AX), R11
-	TESTQ        $0x00000001, R11
+rest:
+	MOVQ         96(AX), R9
+	TESTQ        $0x00000001, R9
 	JZ           done
 	VMOVUPS      (DX), Z27
 	VMOVUPS      64(DX), Z28
@@ -24726,7 +23027,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 216(AX), Z27
+	VBROADCASTSS 168(AX), Z27
 	VMULPS       Z27, Z0, Z0
 	VMULPS       Z27, Z1, Z1
 	VMULPS       Z27, Z2, Z2
@@ -24806,7 +23107,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 220(AX), Z27
+	VBROADCASTSS 172(AX), Z27
 	MOVQ         BX, DX
 	VFMADD231PS  (DX), Z27, K1, Z0
 	VFMADD231PS  64(DX), Z27, K2, Z1
@@ -24887,7 +23188,7 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    40(SP), DX
+	MOVQ    32(SP), DX
 	MOVQ    $-1, R9
 	BZHIQ   CX, R9, R9
 	MOVQ    BX, CX
@@ -25007,22 +23308,19 @@ lower:
 	VMOVUPS Z25, K2, 64(CX)
 	VMOVUPS Z26, K3, 128(CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 
 stored:
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 8(SP)
-	MOVQ 192(AX), CX
+	MOVQ 152(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 16(SP)
-	MOVQ 200(AX), CX
+	MOVQ 160(AX), CX
 	SHLQ $0x02, CX
 	ADDQ CX, 24(SP)
-	MOVQ 208(AX), CX
-	SHLQ $0x02, CX
-	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -32177,7 +30475,7 @@ loop:
 
 // func dTileByRow1x8AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·dTileByRow1x8AVX512(SB), NOSPLIT, $56-8
+TEXT ·dTileByRow1x8AVX512(SB), NOSPLIT, $40-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -32187,8 +30485,6 @@ TEXT ·dTileByRow1x8AVX512(SB), NOSPLIT, $56-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
-	MOVQ    152(AX), CX
-	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -32196,7 +30492,7 @@ TEXT ·dTileByRow1x8AVX512(SB), NOSPLIT, $56-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 	MOVQ    72(AX), CX
 	SHLQ    $0x03, CX
 	MOVQ    80(AX), SI
@@ -32211,41 +30507,23 @@ tile:
 	VPXORD     Z0, Z0, Z0
 	MOVQ       BX, DI
 	PREFETCHT0 (DI)
-	MOVQ       32(SP), DI
-	MOVQ       176(AX), R8
-	SHLQ       $0x03, R8
-	MOVQ       96(AX), R10
-	SHRQ       $0x01, R10
-	MOVQ       184(AX), R9
-	CMPQ       R9, R10
-	CMOVQGT    R10, R9
-	SUBQ       R9, R10
-	MOVQ       R10, 48(SP)
-	TESTQ      R9, R9
-	JZ         idle
+	MOVQ       96(AX), DI
+	SHRQ       $0x01, DI
+	JZ         rest
 
 loop:
-	PREFETCHT1       (DI)
 	VMOVUPD          (DX), Z1
 	VFMADD231PD.BCST (CX), Z1, Z0
 	VMOVUPD          (DX)(SI*1), Z1
 	VFMADD231PD.BCST 8(CX), Z1, Z0
 	LEAQ             (DX)(SI*2), DX
 	ADDQ             $0x10, CX
-	ADDQ             R8, DI
-	DECQ             R9
+	DECQ             DI
 	JNZ              loop
 
-	// the rounds that fetch nothing touch the argument block
-idle:
-	MOVQ             AX, DI
-	XORQ             R8, R8
-	MOVQ             48(SP), R9
-	MOVQ             $0x00000000, 48(SP)
-	TESTQ            R9, R9
-	JNZ              loop
-	MOVQ             96(AX), R9
-	TESTQ            $0x00000001, R9
+rest:
+	MOVQ             96(AX), DI
+	TESTQ            $0x00000001, DI
 	JZ               done
 	VMOVUPD          (DX), Z1
 	VFMADD231PD.BCST (CX), Z1, Z0
@@ -32254,7 +30532,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 216(AX), Z1
+	VBROADCASTSD 168(AX), Z1
 	VMULPD       Z1, Z0, Z0
 
 scaled:
@@ -32270,7 +30548,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 224(AX), Z1
+	VBROADCASTSD 176(AX), Z1
 	MOVQ         BX, DX
 	VFMADD231PD  (DX), Z1, K1, Z0
 
@@ -32283,7 +30561,7 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    40(SP), DX
+	MOVQ    32(SP), DX
 	MOVQ    $-1, DI
 	BZHIQ   CX, DI, DI
 	MOVQ    BX, CX
@@ -32293,22 +30571,19 @@ lower:
 	KMOVW   BX, K1
 	VMOVUPD Z0, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 
 stored:
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 8(SP)
-	MOVQ 192(AX), CX
+	MOVQ 152(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 16(SP)
-	MOVQ 200(AX), CX
+	MOVQ 160(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 24(SP)
-	MOVQ 208(AX), CX
-	SHLQ $0x03, CX
-	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -32316,7 +30591,7 @@ stored:
 
 // func dTileByRow2x8AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·dTileByRow2x8AVX512(SB), NOSPLIT, $56-8
+TEXT ·dTileByRow2x8AVX512(SB), NOSPLIT, $40-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -32326,8 +30601,6 @@ TEXT ·dTileByRow2x8AVX512(SB), NOSPLIT, $56-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
-	MOVQ    152(AX), CX
-	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -32335,7 +30608,7 @@ TEXT ·dTileByRow2x8AVX512(SB), NOSPLIT, $56-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x03, SI
 	MOVQ    80(AX), DI
@@ -32353,21 +30626,11 @@ tile:
 	PREFETCHT0 (R9)
 	ADDQ       R8, R9
 	PREFETCHT0 (R9)
-	MOVQ       32(SP), R9
-	MOVQ       176(AX), R10
-	SHLQ       $0x03, R10
-	MOVQ       96(AX), R12
-	SHRQ       $0x01, R12
-	MOVQ       184(AX), R11
-	CMPQ       R11, R12
-	CMOVQGT    R12, R11
-	SUBQ       R11, R12
-	MOVQ       R12, 48(SP)
-	TESTQ      R11, R11
-	JZ         idle
+	MOVQ       96(AX), R9
+	SHRQ       $0x01, R9
+	JZ         rest
 
 loop:
-	PREFETCHT1       (R9)
 	VMOVUPD          (DX), Z2
 	VFMADD231PD.BCST (CX), Z2, Z0
 	VFMADD231PD.BCST (CX)(SI*1), Z2, Z1
@@ -32376,20 +30639,12 @@ loop:
 	VFMADD231PD.BCST 8(CX)(SI*1), Z2, Z1
 	LEAQ             (DX)(DI*2), DX
 	ADDQ             $0x10, CX
-	ADDQ             R10, R9
-	DECQ             R11
+	DECQ             R9
 	JNZ              loop
 
-	// the rounds that fetch nothing touch the argument block
-idle:
-	MOVQ             AX, R9
-	XORQ             R10, R10
-	MOVQ             48(SP), R11
-	MOVQ             $0x00000000, 48(SP)
-	TESTQ            R11, R11
-	JNZ              loop
-	MOVQ             96(AX), R11
-	TESTQ            $0x00000001, R11
+rest:
+	MOVQ             96(AX), R9
+	TESTQ            $0x00000001, R9
 	JZ               done
 	VMOVUPD          (DX), Z2
 	VFMADD231PD.BCST (CX), Z2, Z0
@@ -32399,7 +30654,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 216(AX), Z2
+	VBROADCASTSD 168(AX), Z2
 	VMULPD       Z2, Z0, Z0
 	VMULPD       Z2, Z1, Z1
 
@@ -32418,7 +30673,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 224(AX), Z2
+	VBROADCASTSD 176(AX), Z2
 	MOVQ         BX, DX
 	VFMADD231PD  (DX), Z2, K1, Z0
 	ADDQ         R8, DX
@@ -32435,7 +30690,7 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    40(SP), DX
+	MOVQ    32(SP), DX
 	MOVQ    $-1, R9
 	BZHIQ   CX, R9, R9
 	MOVQ    BX, CX
@@ -32452,22 +30707,19 @@ lower:
 	KMOVW   BX, K1
 	VMOVUPD Z1, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 
 stored:
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 8(SP)
-	MOVQ 192(AX), CX
+	MOVQ 152(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 16(SP)
-	MOVQ 200(AX), CX
+	MOVQ 160(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 24(SP)
-	MOVQ 208(AX), CX
-	SHLQ $0x03, CX
-	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -32475,7 +30727,7 @@ stored:
 
 // func dTileByRow3x8AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·dTileByRow3x8AVX512(SB), NOSPLIT, $56-8
+TEXT ·dTileByRow3x8AVX512(SB), NOSPLIT, $40-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -32485,8 +30737,6 @@ TEXT ·dTileByRow3x8AVX512(SB), NOSPLIT, $56-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
-	MOVQ    152(AX), CX
-	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -32494,7 +30744,7 @@ TEXT ·dTileByRow3x8AVX512(SB), NOSPLIT, $56-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x03, SI
 	MOVQ    80(AX), DI
@@ -32515,21 +30765,11 @@ tile:
 	PREFETCHT0 (R9)
 	ADDQ       R8, R9
 	PREFETCHT0 (R9)
-	MOVQ       32(SP), R9
-	MOVQ       176(AX), R10
-	SHLQ       $0x03, R10
-	MOVQ       96(AX), R12
-	SHRQ       $0x01, R12
-	MOVQ       184(AX), R11
-	CMPQ       R11, R12
-	CMOVQGT    R12, R11
-	SUBQ       R11, R12
-	MOVQ       R12, 48(SP)
-	TESTQ      R11, R11
-	JZ         idle
+	MOVQ       96(AX), R9
+	SHRQ       $0x01, R9
+	JZ         rest
 
 loop:
-	PREFETCHT1       (R9)
 	VMOVUPD          (DX), Z3
 	VFMADD231PD.BCST (CX), Z3, Z0
 	VFMADD231PD.BCST (CX)(SI*1), Z3, Z1
@@ -32540,20 +30780,12 @@ loop:
 	VFMADD231PD.BCST 8(CX)(SI*2), Z3, Z2
 	LEAQ             (DX)(DI*2), DX
 	ADDQ             $0x10, CX
-	ADDQ             R10, R9
-	DECQ             R11
+	DECQ             R9
 	JNZ              loop
 
-	// the rounds that fetch nothing touch the argument block
-idle:
-	MOVQ             AX, R9
-	XORQ             R10, R10
-	MOVQ             48(SP), R11
-	MOVQ             $0x00000000, 48(SP)
-	TESTQ            R11, R11
-	JNZ              loop
-	MOVQ             96(AX), R11
-	TESTQ            $0x00000001, R11
+rest:
+	MOVQ             96(AX), R9
+	TESTQ            $0x00000001, R9
 	JZ               done
 	VMOVUPD          (DX), Z3
 	VFMADD231PD.BCST (CX), Z3, Z0
@@ -32564,7 +30796,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 216(AX), Z3
+	VBROADCASTSD 168(AX), Z3
 	VMULPD       Z3, Z0, Z0
 	VMULPD       Z3, Z1, Z1
 	VMULPD       Z3, Z2, Z2
@@ -32586,7 +30818,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 224(AX), Z3
+	VBROADCASTSD 176(AX), Z3
 	MOVQ         BX, DX
 	VFMADD231PD  (DX), Z3, K1, Z0
 	ADDQ         R8, DX
@@ -32607,7 +30839,7 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    40(SP), DX
+	MOVQ    32(SP), DX
 	MOVQ    $-1, R9
 	BZHIQ   CX, R9, R9
 	MOVQ    BX, CX
@@ -32631,22 +30863,19 @@ lower:
 	KMOVW   BX, K1
 	VMOVUPD Z2, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 
 stored:
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 8(SP)
-	MOVQ 192(AX), CX
+	MOVQ 152(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 16(SP)
-	MOVQ 200(AX), CX
+	MOVQ 160(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 24(SP)
-	MOVQ 208(AX), CX
-	SHLQ $0x03, CX
-	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -32654,7 +30883,7 @@ stored:
 
 // func dTileByRow4x8AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·dTileByRow4x8AVX512(SB), NOSPLIT, $56-8
+TEXT ·dTileByRow4x8AVX512(SB), NOSPLIT, $40-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -32664,8 +30893,6 @@ TEXT ·dTileByRow4x8AVX512(SB), NOSPLIT, $56-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
-	MOVQ    152(AX), CX
-	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -32673,7 +30900,7 @@ TEXT ·dTileByRow4x8AVX512(SB), NOSPLIT, $56-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x03, SI
 	MOVQ    80(AX), DI
@@ -32698,21 +30925,11 @@ tile:
 	PREFETCHT0 (R10)
 	ADDQ       R8, R10
 	PREFETCHT0 (R10)
-	MOVQ       32(SP), R10
-	MOVQ       176(AX), R11
-	SHLQ       $0x03, R11
-	MOVQ       96(AX), R13
-	SHRQ       $0x01, R13
-	MOVQ       184(AX), R12
-	CMPQ       R12, R13
-	CMOVQGT    R13, R12
-	SUBQ       R12, R13
-	MOVQ       R13, 48(SP)
-	TESTQ      R12, R12
-	JZ         idle
+	MOVQ       96(AX), R10
+	SHRQ       $0x01, R10
+	JZ         rest
 
 loop:
-	PREFETCHT1       (R10)
 	VMOVUPD          (DX), Z4
 	VFMADD231PD.BCST (CX), Z4, Z0
 	VFMADD231PD.BCST (CX)(SI*1), Z4, Z1
@@ -32725,20 +30942,12 @@ loop:
 	VFMADD231PD.BCST 8(CX)(R9*1), Z4, Z3
 	LEAQ             (DX)(DI*2), DX
 	ADDQ             $0x10, CX
-	ADDQ             R11, R10
-	DECQ             R12
+	DECQ             R10
 	JNZ              loop
 
-	// the rounds that fetch nothing touch the argument block
-idle:
-	MOVQ             AX, R10
-	XORQ             R11, R11
-	MOVQ             48(SP), R12
-	MOVQ             $0x00000000, 48(SP)
-	TESTQ            R12, R12
-	JNZ              loop
-	MOVQ             96(AX), R12
-	TESTQ            $0x00000001, R12
+rest:
+	MOVQ             96(AX), R10
+	TESTQ            $0x00000001, R10
 	JZ               done
 	VMOVUPD          (DX), Z4
 	VFMADD231PD.BCST (CX), Z4, Z0
@@ -32750,7 +30959,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 216(AX), Z4
+	VBROADCASTSD 168(AX), Z4
 	VMULPD       Z4, Z0, Z0
 	VMULPD       Z4, Z1, Z1
 	VMULPD       Z4, Z2, Z2
@@ -32775,7 +30984,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 224(AX), Z4
+	VBROADCASTSD 176(AX), Z4
 	MOVQ         BX, DX
 	VFMADD231PD  (DX), Z4, K1, Z0
 	ADDQ         R8, DX
@@ -32800,7 +31009,7 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    40(SP), DX
+	MOVQ    32(SP), DX
 	MOVQ    $-1, R10
 	BZHIQ   CX, R10, R10
 	MOVQ    BX, CX
@@ -32831,22 +31040,19 @@ lower:
 	KMOVW   BX, K1
 	VMOVUPD Z3, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 
 stored:
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 8(SP)
-	MOVQ 192(AX), CX
+	MOVQ 152(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 16(SP)
-	MOVQ 200(AX), CX
+	MOVQ 160(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 24(SP)
-	MOVQ 208(AX), CX
-	SHLQ $0x03, CX
-	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -32854,7 +31060,7 @@ stored:
 
 // func dTileByRow5x8AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·dTileByRow5x8AVX512(SB), NOSPLIT, $56-8
+TEXT ·dTileByRow5x8AVX512(SB), NOSPLIT, $40-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -32864,8 +31070,6 @@ TEXT ·dTileByRow5x8AVX512(SB), NOSPLIT, $56-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
-	MOVQ    152(AX), CX
-	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -32873,7 +31077,7 @@ TEXT ·dTileByRow5x8AVX512(SB), NOSPLIT, $56-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x03, SI
 	MOVQ    80(AX), DI
@@ -32901,21 +31105,11 @@ tile:
 	PREFETCHT0 (R10)
 	ADDQ       R8, R10
 	PREFETCHT0 (R10)
-	MOVQ       32(SP), R10
-	MOVQ       176(AX), R11
-	SHLQ       $0x03, R11
-	MOVQ       96(AX), R13
-	SHRQ       $0x01, R13
-	MOVQ       184(AX), R12
-	CMPQ       R12, R13
-	CMOVQGT    R13, R12
-	SUBQ       R12, R13
-	MOVQ       R13, 48(SP)
-	TESTQ      R12, R12
-	JZ         idle
+	MOVQ       96(AX), R10
+	SHRQ       $0x01, R10
+	JZ         rest
 
 loop:
-	PREFETCHT1       (R10)
 	VMOVUPD          (DX), Z5
 	VFMADD231PD.BCST (CX), Z5, Z0
 	VFMADD231PD.BCST (CX)(SI*1), Z5, Z1
@@ -32930,20 +31124,12 @@ loop:
 	VFMADD231PD.BCST 8(CX)(SI*4), Z5, Z4
 	LEAQ             (DX)(DI*2), DX
 	ADDQ             $0x10, CX
-	ADDQ             R11, R10
-	DECQ             R12
+	DECQ             R10
 	JNZ              loop
 
-	// the rounds that fetch nothing touch the argument block
-idle:
-	MOVQ             AX, R10
-	XORQ             R11, R11
-	MOVQ             48(SP), R12
-	MOVQ             $0x00000000, 48(SP)
-	TESTQ            R12, R12
-	JNZ              loop
-	MOVQ             96(AX), R12
-	TESTQ            $0x00000001, R12
+rest:
+	MOVQ             96(AX), R10
+	TESTQ            $0x00000001, R10
 	JZ               done
 	VMOVUPD          (DX), Z5
 	VFMADD231PD.BCST (CX), Z5, Z0
@@ -32956,7 +31142,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 216(AX), Z5
+	VBROADCASTSD 168(AX), Z5
 	VMULPD       Z5, Z0, Z0
 	VMULPD       Z5, Z1, Z1
 	VMULPD       Z5, Z2, Z2
@@ -32984,7 +31170,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 224(AX), Z5
+	VBROADCASTSD 176(AX), Z5
 	MOVQ         BX, DX
 	VFMADD231PD  (DX), Z5, K1, Z0
 	ADDQ         R8, DX
@@ -33013,7 +31199,7 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    40(SP), DX
+	MOVQ    32(SP), DX
 	MOVQ    $-1, R10
 	BZHIQ   CX, R10, R10
 	MOVQ    BX, CX
@@ -33051,22 +31237,19 @@ lower:
 	KMOVW   BX, K1
 	VMOVUPD Z4, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 
 stored:
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 8(SP)
-	MOVQ 192(AX), CX
+	MOVQ 152(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 16(SP)
-	MOVQ 200(AX), CX
+	MOVQ 160(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 24(SP)
-	MOVQ 208(AX), CX
-	SHLQ $0x03, CX
-	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -33074,7 +31257,7 @@ stored:
 
 // func dTileByRow6x8AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·dTileByRow6x8AVX512(SB), NOSPLIT, $56-8
+TEXT ·dTileByRow6x8AVX512(SB), NOSPLIT, $40-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -33084,8 +31267,6 @@ TEXT ·dTileByRow6x8AVX512(SB), NOSPLIT, $56-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
-	MOVQ    152(AX), CX
-	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -33093,7 +31274,7 @@ TEXT ·dTileByRow6x8AVX512(SB), NOSPLIT, $56-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x03, SI
 	MOVQ    80(AX), DI
@@ -33126,21 +31307,11 @@ tile:
 	PREFETCHT0 (R11)
 	ADDQ       R8, R11
 	PREFETCHT0 (R11)
-	MOVQ       32(SP), R11
-	MOVQ       176(AX), R12
-	SHLQ       $0x03, R12
-	MOVQ       96(AX), R14
-	SHRQ       $0x01, R14
-	MOVQ       184(AX), R13
-	CMPQ       R13, R14
-	CMOVQGT    R14, R13
-	SUBQ       R13, R14
-	MOVQ       R14, 48(SP)
-	TESTQ      R13, R13
-	JZ         idle
+	MOVQ       96(AX), R11
+	SHRQ       $0x01, R11
+	JZ         rest
 
 loop:
-	PREFETCHT1       (R11)
 	VMOVUPD          (DX), Z6
 	VFMADD231PD.BCST (CX), Z6, Z0
 	VFMADD231PD.BCST (CX)(SI*1), Z6, Z1
@@ -33158,20 +31329,12 @@ loop:
 	LEAQ             (DX)(DI*2), DX
 	ADDQ             $0x10, CX
 	ADDQ             $0x10, R10
-	ADDQ             R12, R11
-	DECQ             R13
+	DECQ             R11
 	JNZ              loop
 
-	// the rounds that fetch nothing touch the argument block
-idle:
-	MOVQ             AX, R11
-	XORQ             R12, R12
-	MOVQ             48(SP), R13
-	MOVQ             $0x00000000, 48(SP)
-	TESTQ            R13, R13
-	JNZ              loop
-	MOVQ             96(AX), R13
-	TESTQ            $0x00000001, R13
+rest:
+	MOVQ             96(AX), R11
+	TESTQ            $0x00000001, R11
 	JZ               done
 	VMOVUPD          (DX), Z6
 	VFMADD231PD.BCST (CX), Z6, Z0
@@ -33185,7 +31348,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 216(AX), Z6
+	VBROADCASTSD 168(AX), Z6
 	VMULPD       Z6, Z0, Z0
 	VMULPD       Z6, Z1, Z1
 	VMULPD       Z6, Z2, Z2
@@ -33216,7 +31379,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 224(AX), Z6
+	VBROADCASTSD 176(AX), Z6
 	MOVQ         BX, DX
 	VFMADD231PD  (DX), Z6, K1, Z0
 	ADDQ         R8, DX
@@ -33249,7 +31412,7 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    40(SP), DX
+	MOVQ    32(SP), DX
 	MOVQ    $-1, R10
 	BZHIQ   CX, R10, R10
 	MOVQ    BX, CX
@@ -33294,22 +31457,19 @@ lower:
 	KMOVW   BX, K1
 	VMOVUPD Z5, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 
 stored:
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 8(SP)
-	MOVQ 192(AX), CX
+	MOVQ 152(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 16(SP)
-	MOVQ 200(AX), CX
+	MOVQ 160(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 24(SP)
-	MOVQ 208(AX), CX
-	SHLQ $0x03, CX
-	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -33317,7 +31477,7 @@ stored:
 
 // func dTileByRow7x8AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·dTileByRow7x8AVX512(SB), NOSPLIT, $56-8
+TEXT ·dTileByRow7x8AVX512(SB), NOSPLIT, $40-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -33327,8 +31487,6 @@ TEXT ·dTileByRow7x8AVX512(SB), NOSPLIT, $56-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
-	MOVQ    152(AX), CX
-	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -33336,7 +31494,7 @@ TEXT ·dTileByRow7x8AVX512(SB), NOSPLIT, $56-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x03, SI
 	MOVQ    80(AX), DI
@@ -33372,21 +31530,11 @@ tile:
 	PREFETCHT0 (R11)
 	ADDQ       R8, R11
 	PREFETCHT0 (R11)
-	MOVQ       32(SP), R11
-	MOVQ       176(AX), R12
-	SHLQ       $0x03, R12
-	MOVQ       96(AX), R14
-	SHRQ       $0x01, R14
-	MOVQ       184(AX), R13
-	CMPQ       R13, R14
-	CMOVQGT    R14, R13
-	SUBQ       R13, R14
-	MOVQ       R14, 48(SP)
-	TESTQ      R13, R13
-	JZ         idle
+	MOVQ       96(AX), R11
+	SHRQ       $0x01, R11
+	JZ         rest
 
 loop:
-	PREFETCHT1       (R11)
 	VMOVUPD          (DX), Z7
 	VFMADD231PD.BCST (CX), Z7, Z0
 	VFMADD231PD.BCST (CX)(SI*1), Z7, Z1
@@ -33406,20 +31554,12 @@ loop:
 	LEAQ             (DX)(DI*2), DX
 	ADDQ             $0x10, CX
 	ADDQ             $0x10, R10
-	ADDQ             R12, R11
-	DECQ             R13
+	DECQ             R11
 	JNZ              loop
 
-	// the rounds that fetch nothing touch the argument block
-idle:
-	MOVQ             AX, R11
-	XORQ             R12, R12
-	MOVQ             48(SP), R13
-	MOVQ             $0x00000000, 48(SP)
-	TESTQ            R13, R13
-	JNZ              loop
-	MOVQ             96(AX), R13
-	TESTQ            $0x00000001, R13
+rest:
+	MOVQ             96(AX), R11
+	TESTQ            $0x00000001, R11
 	JZ               done
 	VMOVUPD          (DX), Z7
 	VFMADD231PD.BCST (CX), Z7, Z0
@@ -33434,7 +31574,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 216(AX), Z7
+	VBROADCASTSD 168(AX), Z7
 	VMULPD       Z7, Z0, Z0
 	VMULPD       Z7, Z1, Z1
 	VMULPD       Z7, Z2, Z2
@@ -33468,7 +31608,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 224(AX), Z7
+	VBROADCASTSD 176(AX), Z7
 	MOVQ         BX, DX
 	VFMADD231PD  (DX), Z7, K1, Z0
 	ADDQ         R8, DX
@@ -33505,7 +31645,7 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    40(SP), DX
+	MOVQ    32(SP), DX
 	MOVQ    $-1, R10
 	BZHIQ   CX, R10, R10
 	MOVQ    BX, CX
@@ -33557,22 +31697,19 @@ lower:
 	KMOVW   BX, K1
 	VMOVUPD Z6, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 
 stored:
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 8(SP)
-	MOVQ 192(AX), CX
+	MOVQ 152(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 16(SP)
-	MOVQ 200(AX), CX
+	MOVQ 160(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 24(SP)
-	MOVQ 208(AX), CX
-	SHLQ $0x03, CX
-	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -33580,7 +31717,7 @@ stored:
 
 // func dTileByRow8x8AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·dTileByRow8x8AVX512(SB), NOSPLIT, $56-8
+TEXT ·dTileByRow8x8AVX512(SB), NOSPLIT, $40-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -33590,8 +31727,6 @@ TEXT ·dTileByRow8x8AVX512(SB), NOSPLIT, $56-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
-	MOVQ    152(AX), CX
-	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -33599,7 +31734,7 @@ TEXT ·dTileByRow8x8AVX512(SB), NOSPLIT, $56-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x03, SI
 	MOVQ    80(AX), DI
@@ -33638,21 +31773,11 @@ tile:
 	PREFETCHT0 (R11)
 	ADDQ       R8, R11
 	PREFETCHT0 (R11)
-	MOVQ       32(SP), R11
-	MOVQ       176(AX), R12
-	SHLQ       $0x03, R12
-	MOVQ       96(AX), R14
-	SHRQ       $0x01, R14
-	MOVQ       184(AX), R13
-	CMPQ       R13, R14
-	CMOVQGT    R14, R13
-	SUBQ       R13, R14
-	MOVQ       R14, 48(SP)
-	TESTQ      R13, R13
-	JZ         idle
+	MOVQ       96(AX), R11
+	SHRQ       $0x01, R11
+	JZ         rest
 
 loop:
-	PREFETCHT1       (R11)
 	VMOVUPD          (DX), Z8
 	VFMADD231PD.BCST (CX), Z8, Z0
 	VFMADD231PD.BCST (CX)(SI*1), Z8, Z1
@@ -33674,20 +31799,12 @@ loop:
 	LEAQ             (DX)(DI*2), DX
 	ADDQ             $0x10, CX
 	ADDQ             $0x10, R10
-	ADDQ             R12, R11
-	DECQ             R13
+	DECQ             R11
 	JNZ              loop
 
-	// the rounds that fetch nothing touch the argument block
-idle:
-	MOVQ             AX, R11
-	XORQ             R12, R12
-	MOVQ             48(SP), R13
-	MOVQ             $0x00000000, 48(SP)
-	TESTQ            R13, R13
-	JNZ              loop
-	MOVQ             96(AX), R13
-	TESTQ            $0x00000001, R13
+rest:
+	MOVQ             96(AX), R11
+	TESTQ            $0x00000001, R11
 	JZ               done
 	VMOVUPD          (DX), Z8
 	VFMADD231PD.BCST (CX), Z8, Z0
@@ -33703,7 +31820,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 216(AX), Z8
+	VBROADCASTSD 168(AX), Z8
 	VMULPD       Z8, Z0, Z0
 	VMULPD       Z8, Z1, Z1
 	VMULPD       Z8, Z2, Z2
@@ -33740,7 +31857,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 224(AX), Z8
+	VBROADCASTSD 176(AX), Z8
 	MOVQ         BX, DX
 	VFMADD231PD  (DX), Z8, K1, Z0
 	ADDQ         R8, DX
@@ -33781,7 +31898,7 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    40(SP), DX
+	MOVQ    32(SP), DX
 	MOVQ    $-1, R10
 	BZHIQ   CX, R10, R10
 	MOVQ    BX, CX
@@ -33840,22 +31957,19 @@ lower:
 	KMOVW   BX, K1
 	VMOVUPD Z7, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 
 stored:
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 8(SP)
-	MOVQ 192(AX), CX
+	MOVQ 152(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 16(SP)
-	MOVQ 200(AX), CX
+	MOVQ 160(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 24(SP)
-	MOVQ 208(AX), CX
-	SHLQ $0x03, CX
-	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -33863,7 +31977,7 @@ stored:
 
 // func dTileByRow9x8AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·dTileByRow9x8AVX512(SB), NOSPLIT, $56-8
+TEXT ·dTileByRow9x8AVX512(SB), NOSPLIT, $40-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -33873,8 +31987,6 @@ TEXT ·dTileByRow9x8AVX512(SB), NOSPLIT, $56-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
-	MOVQ    152(AX), CX
-	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -33882,7 +31994,7 @@ TEXT ·dTileByRow9x8AVX512(SB), NOSPLIT, $56-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x03, SI
 	MOVQ    80(AX), DI
@@ -33924,21 +32036,11 @@ tile:
 	PREFETCHT0 (R11)
 	ADDQ       R8, R11
 	PREFETCHT0 (R11)
-	MOVQ       32(SP), R11
-	MOVQ       176(AX), R12
-	SHLQ       $0x03, R12
-	MOVQ       96(AX), R14
-	SHRQ       $0x01, R14
-	MOVQ       184(AX), R13
-	CMPQ       R13, R14
-	CMOVQGT    R14, R13
-	SUBQ       R13, R14
-	MOVQ       R14, 48(SP)
-	TESTQ      R13, R13
-	JZ         idle
+	MOVQ       96(AX), R11
+	SHRQ       $0x01, R11
+	JZ         rest
 
 loop:
-	PREFETCHT1       (R11)
 	VMOVUPD          (DX), Z9
 	VFMADD231PD.BCST (CX), Z9, Z0
 	VFMADD231PD.BCST (CX)(SI*1), Z9, Z1
@@ -33962,20 +32064,12 @@ loop:
 	LEAQ             (DX)(DI*2), DX
 	ADDQ             $0x10, CX
 	ADDQ             $0x10, R10
-	ADDQ             R12, R11
-	DECQ             R13
+	DECQ             R11
 	JNZ              loop
 
-	// the rounds that fetch nothing touch the argument block
-idle:
-	MOVQ             AX, R11
-	XORQ             R12, R12
-	MOVQ             48(SP), R13
-	MOVQ             $0x00000000, 48(SP)
-	TESTQ            R13, R13
-	JNZ              loop
-	MOVQ             96(AX), R13
-	TESTQ            $0x00000001, R13
+rest:
+	MOVQ             96(AX), R11
+	TESTQ            $0x00000001, R11
 	JZ               done
 	VMOVUPD          (DX), Z9
 	VFMADD231PD.BCST (CX), Z9, Z0
@@ -33992,7 +32086,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 216(AX), Z9
+	VBROADCASTSD 168(AX), Z9
 	VMULPD       Z9, Z0, Z0
 	VMULPD       Z9, Z1, Z1
 	VMULPD       Z9, Z2, Z2
@@ -34032,7 +32126,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 224(AX), Z9
+	VBROADCASTSD 176(AX), Z9
 	MOVQ         BX, DX
 	VFMADD231PD  (DX), Z9, K1, Z0
 	ADDQ         R8, DX
@@ -34077,7 +32171,7 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    40(SP), DX
+	MOVQ    32(SP), DX
 	MOVQ    $-1, R10
 	BZHIQ   CX, R10, R10
 	MOVQ    BX, CX
@@ -34143,22 +32237,19 @@ lower:
 	KMOVW   BX, K1
 	VMOVUPD Z8, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 
 stored:
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 8(SP)
-	MOVQ 192(AX), CX
+	MOVQ 152(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 16(SP)
-	MOVQ 200(AX), CX
+	MOVQ 160(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 24(SP)
-	MOVQ 208(AX), CX
-	SHLQ $0x03, CX
-	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -34166,7 +32257,7 @@ stored:
 
 // func dTileByRow10x8AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·dTileByRow10x8AVX512(SB), NOSPLIT, $56-8
+TEXT ·dTileByRow10x8AVX512(SB), NOSPLIT, $40-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -34176,8 +32267,6 @@ TEXT ·dTileByRow10x8AVX512(SB), NOSPLIT, $56-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
-	MOVQ    152(AX), CX
-	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -34185,7 +32274,7 @@ TEXT ·dTileByRow10x8AVX512(SB), NOSPLIT, $56-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x03, SI
 	MOVQ    80(AX), DI
@@ -34230,21 +32319,11 @@ tile:
 	PREFETCHT0 (R11)
 	ADDQ       R8, R11
 	PREFETCHT0 (R11)
-	MOVQ       32(SP), R11
-	MOVQ       176(AX), R12
-	SHLQ       $0x03, R12
-	MOVQ       96(AX), R14
-	SHRQ       $0x01, R14
-	MOVQ       184(AX), R13
-	CMPQ       R13, R14
-	CMOVQGT    R14, R13
-	SUBQ       R13, R14
-	MOVQ       R14, 48(SP)
-	TESTQ      R13, R13
-	JZ         idle
+	MOVQ       96(AX), R11
+	SHRQ       $0x01, R11
+	JZ         rest
 
 loop:
-	PREFETCHT1       (R11)
 	VMOVUPD          (DX), Z10
 	VFMADD231PD.BCST (CX), Z10, Z0
 	VFMADD231PD.BCST (CX)(SI*1), Z10, Z1
@@ -34270,20 +32349,12 @@ loop:
 	LEAQ             (DX)(DI*2), DX
 	ADDQ             $0x10, CX
 	ADDQ             $0x10, R10
-	ADDQ             R12, R11
-	DECQ             R13
+	DECQ             R11
 	JNZ              loop
 
-	// the rounds that fetch nothing touch the argument block
-idle:
-	MOVQ             AX, R11
-	XORQ             R12, R12
-	MOVQ             48(SP), R13
-	MOVQ             $0x00000000, 48(SP)
-	TESTQ            R13, R13
-	JNZ              loop
-	MOVQ             96(AX), R13
-	TESTQ            $0x00000001, R13
+rest:
+	MOVQ             96(AX), R11
+	TESTQ            $0x00000001, R11
 	JZ               done
 	VMOVUPD          (DX), Z10
 	VFMADD231PD.BCST (CX), Z10, Z0
@@ -34301,7 +32372,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 216(AX), Z10
+	VBROADCASTSD 168(AX), Z10
 	VMULPD       Z10, Z0, Z0
 	VMULPD       Z10, Z1, Z1
 	VMULPD       Z10, Z2, Z2
@@ -34344,7 +32415,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 224(AX), Z10
+	VBROADCASTSD 176(AX), Z10
 	MOVQ         BX, DX
 	VFMADD231PD  (DX), Z10, K1, Z0
 	ADDQ         R8, DX
@@ -34393,7 +32464,7 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    40(SP), DX
+	MOVQ    32(SP), DX
 	MOVQ    $-1, R10
 	BZHIQ   CX, R10, R10
 	MOVQ    BX, CX
@@ -34466,22 +32537,19 @@ lower:
 	KMOVW   BX, K1
 	VMOVUPD Z9, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 
 stored:
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 8(SP)
-	MOVQ 192(AX), CX
+	MOVQ 152(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 16(SP)
-	MOVQ 200(AX), CX
+	MOVQ 160(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 24(SP)
-	MOVQ 208(AX), CX
-	SHLQ $0x03, CX
-	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -34489,7 +32557,7 @@ stored:
 
 // func dTileByRow11x8AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·dTileByRow11x8AVX512(SB), NOSPLIT, $56-8
+TEXT ·dTileByRow11x8AVX512(SB), NOSPLIT, $40-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -34499,8 +32567,6 @@ TEXT ·dTileByRow11x8AVX512(SB), NOSPLIT, $56-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
-	MOVQ    152(AX), CX
-	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -34508,7 +32574,7 @@ TEXT ·dTileByRow11x8AVX512(SB), NOSPLIT, $56-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x03, SI
 	MOVQ    80(AX), DI
@@ -34558,21 +32624,11 @@ tile:
 	PREFETCHT0 (R12)
 	ADDQ       R8, R12
 	PREFETCHT0 (R12)
-	MOVQ       32(SP), R12
-	MOVQ       176(AX), R13
-	SHLQ       $0x03, R13
-	MOVQ       96(AX), R15
-	SHRQ       $0x01, R15
-	MOVQ       184(AX), R14
-	CMPQ       R14, R15
-	CMOVQGT    R15, R14
-	SUBQ       R14, R15
-	MOVQ       R15, 48(SP)
-	TESTQ      R14, R14
-	JZ         idle
+	MOVQ       96(AX), R12
+	SHRQ       $0x01, R12
+	JZ         rest
 
 loop:
-	PREFETCHT1       (R12)
 	VMOVUPD          (DX), Z11
 	VFMADD231PD.BCST (CX), Z11, Z0
 	VFMADD231PD.BCST (CX)(SI*1), Z11, Z1
@@ -34601,20 +32657,12 @@ loop:
 	ADDQ             $0x10, CX
 	ADDQ             $0x10, R10
 	ADDQ             $0x10, R11
-	ADDQ             R13, R12
-	DECQ             R14
+	DECQ             R12
 	JNZ              loop
 
-	// the rounds that fetch nothing touch the argument block
-idle:
-	MOVQ             AX, R12
-	XORQ             R13, R13
-	MOVQ             48(SP), R14
-	MOVQ             $0x00000000, 48(SP)
-	TESTQ            R14, R14
-	JNZ              loop
-	MOVQ             96(AX), R14
-	TESTQ            $0x00000001, R14
+rest:
+	MOVQ             96(AX), R12
+	TESTQ            $0x00000001, R12
 	JZ               done
 	VMOVUPD          (DX), Z11
 	VFMADD231PD.BCST (CX), Z11, Z0
@@ -34633,7 +32681,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 216(AX), Z11
+	VBROADCASTSD 168(AX), Z11
 	VMULPD       Z11, Z0, Z0
 	VMULPD       Z11, Z1, Z1
 	VMULPD       Z11, Z2, Z2
@@ -34679,7 +32727,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 224(AX), Z11
+	VBROADCASTSD 176(AX), Z11
 	MOVQ         BX, DX
 	VFMADD231PD  (DX), Z11, K1, Z0
 	ADDQ         R8, DX
@@ -34732,7 +32780,7 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    40(SP), DX
+	MOVQ    32(SP), DX
 	MOVQ    $-1, R10
 	BZHIQ   CX, R10, R10
 	MOVQ    BX, CX
@@ -34812,22 +32860,19 @@ lower:
 	KMOVW   BX, K1
 	VMOVUPD Z10, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 
 stored:
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 8(SP)
-	MOVQ 192(AX), CX
+	MOVQ 152(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 16(SP)
-	MOVQ 200(AX), CX
+	MOVQ 160(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 24(SP)
-	MOVQ 208(AX), CX
-	SHLQ $0x03, CX
-	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -34835,7 +32880,7 @@ stored:
 
 // func dTileByRow12x8AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·dTileByRow12x8AVX512(SB), NOSPLIT, $56-8
+TEXT ·dTileByRow12x8AVX512(SB), NOSPLIT, $40-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -34845,8 +32890,6 @@ TEXT ·dTileByRow12x8AVX512(SB), NOSPLIT, $56-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
-	MOVQ    152(AX), CX
-	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -34854,7 +32897,7 @@ TEXT ·dTileByRow12x8AVX512(SB), NOSPLIT, $56-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x03, SI
 	MOVQ    80(AX), DI
@@ -34907,21 +32950,11 @@ tile:
 	PREFETCHT0 (R12)
 	ADDQ       R8, R12
 	PREFETCHT0 (R12)
-	MOVQ       32(SP), R12
-	MOVQ       176(AX), R13
-	SHLQ       $0x03, R13
-	MOVQ       96(AX), R15
-	SHRQ       $0x01, R15
-	MOVQ       184(AX), R14
-	CMPQ       R14, R15
-	CMOVQGT    R15, R14
-	SUBQ       R14, R15
-	MOVQ       R15, 48(SP)
-	TESTQ      R14, R14
-	JZ         idle
+	MOVQ       96(AX), R12
+	SHRQ       $0x01, R12
+	JZ         rest
 
 loop:
-	PREFETCHT1       (R12)
 	VMOVUPD          (DX), Z12
 	VFMADD231PD.BCST (CX), Z12, Z0
 	VFMADD231PD.BCST (CX)(SI*1), Z12, Z1
@@ -34952,20 +32985,12 @@ loop:
 	ADDQ             $0x10, CX
 	ADDQ             $0x10, R10
 	ADDQ             $0x10, R11
-	ADDQ             R13, R12
-	DECQ             R14
+	DECQ             R12
 	JNZ              loop
 
-	// the rounds that fetch nothing touch the argument block
-idle:
-	MOVQ             AX, R12
-	XORQ             R13, R13
-	MOVQ             48(SP), R14
-	MOVQ             $0x00000000, 48(SP)
-	TESTQ            R14, R14
-	JNZ              loop
-	MOVQ             96(AX), R14
-	TESTQ            $0x00000001, R14
+rest:
+	MOVQ             96(AX), R12
+	TESTQ            $0x00000001, R12
 	JZ               done
 	VMOVUPD          (DX), Z12
 	VFMADD231PD.BCST (CX), Z12, Z0
@@ -34985,7 +33010,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 216(AX), Z12
+	VBROADCASTSD 168(AX), Z12
 	VMULPD       Z12, Z0, Z0
 	VMULPD       Z12, Z1, Z1
 	VMULPD       Z12, Z2, Z2
@@ -35034,7 +33059,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 224(AX), Z12
+	VBROADCASTSD 176(AX), Z12
 	MOVQ         BX, DX
 	VFMADD231PD  (DX), Z12, K1, Z0
 	ADDQ         R8, DX
@@ -35091,7 +33116,7 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    40(SP), DX
+	MOVQ    32(SP), DX
 	MOVQ    $-1, R10
 	BZHIQ   CX, R10, R10
 	MOVQ    BX, CX
@@ -35178,22 +33203,19 @@ lower:
 	KMOVW   BX, K1
 	VMOVUPD Z11, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 
 stored:
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 8(SP)
-	MOVQ 192(AX), CX
+	MOVQ 152(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 16(SP)
-	MOVQ 200(AX), CX
+	MOVQ 160(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 24(SP)
-	MOVQ 208(AX), CX
-	SHLQ $0x03, CX
-	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -35201,7 +33223,7 @@ stored:
 
 // func dTileByRow13x8AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·dTileByRow13x8AVX512(SB), NOSPLIT, $56-8
+TEXT ·dTileByRow13x8AVX512(SB), NOSPLIT, $40-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -35211,8 +33233,6 @@ TEXT ·dTileByRow13x8AVX512(SB), NOSPLIT, $56-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
-	MOVQ    152(AX), CX
-	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -35220,7 +33240,7 @@ TEXT ·dTileByRow13x8AVX512(SB), NOSPLIT, $56-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x03, SI
 	MOVQ    80(AX), DI
@@ -35276,21 +33296,11 @@ tile:
 	PREFETCHT0 (R12)
 	ADDQ       R8, R12
 	PREFETCHT0 (R12)
-	MOVQ       32(SP), R12
-	MOVQ       176(AX), R13
-	SHLQ       $0x03, R13
-	MOVQ       96(AX), R15
-	SHRQ       $0x01, R15
-	MOVQ       184(AX), R14
-	CMPQ       R14, R15
-	CMOVQGT    R15, R14
-	SUBQ       R14, R15
-	MOVQ       R15, 48(SP)
-	TESTQ      R14, R14
-	JZ         idle
+	MOVQ       96(AX), R12
+	SHRQ       $0x01, R12
+	JZ         rest
 
 loop:
-	PREFETCHT1       (R12)
 	VMOVUPD          (DX), Z13
 	VFMADD231PD.BCST (CX), Z13, Z0
 	VFMADD231PD.BCST (CX)(SI*1), Z13, Z1
@@ -35323,20 +33333,12 @@ loop:
 	ADDQ             $0x10, CX
 	ADDQ             $0x10, R10
 	ADDQ             $0x10, R11
-	ADDQ             R13, R12
-	DECQ             R14
+	DECQ             R12
 	JNZ              loop
 
-	// the rounds that fetch nothing touch the argument block
-idle:
-	MOVQ             AX, R12
-	XORQ             R13, R13
-	MOVQ             48(SP), R14
-	MOVQ             $0x00000000, 48(SP)
-	TESTQ            R14, R14
-	JNZ              loop
-	MOVQ             96(AX), R14
-	TESTQ            $0x00000001, R14
+rest:
+	MOVQ             96(AX), R12
+	TESTQ            $0x00000001, R12
 	JZ               done
 	VMOVUPD          (DX), Z13
 	VFMADD231PD.BCST (CX), Z13, Z0
@@ -35357,7 +33359,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 216(AX), Z13
+	VBROADCASTSD 168(AX), Z13
 	VMULPD       Z13, Z0, Z0
 	VMULPD       Z13, Z1, Z1
 	VMULPD       Z13, Z2, Z2
@@ -35409,7 +33411,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 224(AX), Z13
+	VBROADCASTSD 176(AX), Z13
 	MOVQ         BX, DX
 	VFMADD231PD  (DX), Z13, K1, Z0
 	ADDQ         R8, DX
@@ -35470,7 +33472,7 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    40(SP), DX
+	MOVQ    32(SP), DX
 	MOVQ    $-1, R10
 	BZHIQ   CX, R10, R10
 	MOVQ    BX, CX
@@ -35564,22 +33566,19 @@ lower:
 	KMOVW   BX, K1
 	VMOVUPD Z12, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 
 stored:
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 8(SP)
-	MOVQ 192(AX), CX
+	MOVQ 152(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 16(SP)
-	MOVQ 200(AX), CX
+	MOVQ 160(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 24(SP)
-	MOVQ 208(AX), CX
-	SHLQ $0x03, CX
-	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -35587,7 +33586,7 @@ stored:
 
 // func dTileByRow14x8AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·dTileByRow14x8AVX512(SB), NOSPLIT, $56-8
+TEXT ·dTileByRow14x8AVX512(SB), NOSPLIT, $40-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -35597,8 +33596,6 @@ TEXT ·dTileByRow14x8AVX512(SB), NOSPLIT, $56-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
-	MOVQ    152(AX), CX
-	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -35606,7 +33603,7 @@ TEXT ·dTileByRow14x8AVX512(SB), NOSPLIT, $56-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x03, SI
 	MOVQ    80(AX), DI
@@ -35665,21 +33662,11 @@ tile:
 	PREFETCHT0 (R12)
 	ADDQ       R8, R12
 	PREFETCHT0 (R12)
-	MOVQ       32(SP), R12
-	MOVQ       176(AX), R13
-	SHLQ       $0x03, R13
-	MOVQ       96(AX), R15
-	SHRQ       $0x01, R15
-	MOVQ       184(AX), R14
-	CMPQ       R14, R15
-	CMOVQGT    R15, R14
-	SUBQ       R14, R15
-	MOVQ       R15, 48(SP)
-	TESTQ      R14, R14
-	JZ         idle
+	MOVQ       96(AX), R12
+	SHRQ       $0x01, R12
+	JZ         rest
 
 loop:
-	PREFETCHT1       (R12)
 	VMOVUPD          (DX), Z14
 	VFMADD231PD.BCST (CX), Z14, Z0
 	VFMADD231PD.BCST (CX)(SI*1), Z14, Z1
@@ -35714,20 +33701,12 @@ loop:
 	ADDQ             $0x10, CX
 	ADDQ             $0x10, R10
 	ADDQ             $0x10, R11
-	ADDQ             R13, R12
-	DECQ             R14
+	DECQ             R12
 	JNZ              loop
 
-	// the rounds that fetch nothing touch the argument block
-idle:
-	MOVQ             AX, R12
-	XORQ             R13, R13
-	MOVQ             48(SP), R14
-	MOVQ             $0x00000000, 48(SP)
-	TESTQ            R14, R14
-	JNZ              loop
-	MOVQ             96(AX), R14
-	TESTQ            $0x00000001, R14
+rest:
+	MOVQ             96(AX), R12
+	TESTQ            $0x00000001, R12
 	JZ               done
 	VMOVUPD          (DX), Z14
 	VFMADD231PD.BCST (CX), Z14, Z0
@@ -35749,7 +33728,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 216(AX), Z14
+	VBROADCASTSD 168(AX), Z14
 	VMULPD       Z14, Z0, Z0
 	VMULPD       Z14, Z1, Z1
 	VMULPD       Z14, Z2, Z2
@@ -35804,7 +33783,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 224(AX), Z14
+	VBROADCASTSD 176(AX), Z14
 	MOVQ         BX, DX
 	VFMADD231PD  (DX), Z14, K1, Z0
 	ADDQ         R8, DX
@@ -35869,7 +33848,7 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    40(SP), DX
+	MOVQ    32(SP), DX
 	MOVQ    $-1, R10
 	BZHIQ   CX, R10, R10
 	MOVQ    BX, CX
@@ -35970,22 +33949,19 @@ lower:
 	KMOVW   BX, K1
 	VMOVUPD Z13, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 
 stored:
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 8(SP)
-	MOVQ 192(AX), CX
+	MOVQ 152(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 16(SP)
-	MOVQ 200(AX), CX
+	MOVQ 160(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 24(SP)
-	MOVQ 208(AX), CX
-	SHLQ $0x03, CX
-	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -35993,7 +33969,7 @@ stored:
 
 // func dTileByCol1x8AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·dTileByCol1x8AVX512(SB), NOSPLIT, $56-8
+TEXT ·dTileByCol1x8AVX512(SB), NOSPLIT, $40-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -36003,8 +33979,6 @@ TEXT ·dTileByCol1x8AVX512(SB), NOSPLIT, $56-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
-	MOVQ    152(AX), CX
-	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -36012,7 +33986,7 @@ TEXT ·dTileByCol1x8AVX512(SB), NOSPLIT, $56-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x03, SI
 	MOVQ    80(AX), DI
@@ -36027,41 +34001,23 @@ tile:
 	VPXORD     Z0, Z0, Z0
 	MOVQ       BX, R8
 	PREFETCHT0 (R8)
-	MOVQ       32(SP), R8
-	MOVQ       176(AX), R9
-	SHLQ       $0x03, R9
-	MOVQ       96(AX), R11
-	SHRQ       $0x01, R11
-	MOVQ       184(AX), R10
-	CMPQ       R10, R11
-	CMOVQGT    R11, R10
-	SUBQ       R10, R11
-	MOVQ       R11, 48(SP)
-	TESTQ      R10, R10
-	JZ         idle
+	MOVQ       96(AX), R8
+	SHRQ       $0x01, R8
+	JZ         rest
 
 loop:
-	PREFETCHT1       (R8)
 	VMOVUPD          (DX), Z1
 	VFMADD231PD.BCST (CX), Z1, Z0
 	VMOVUPD          (DX)(DI*1), Z1
 	VFMADD231PD.BCST (CX)(SI*1), Z1, Z0
 	LEAQ             (DX)(DI*2), DX
 	LEAQ             (CX)(SI*2), CX
-	ADDQ             R9, R8
-	DECQ             R10
+	DECQ             R8
 	JNZ              loop
 
-	// the rounds that fetch nothing touch the argument block
-idle:
-	MOVQ             AX, R8
-	XORQ             R9, R9
-	MOVQ             48(SP), R10
-	MOVQ             $0x00000000, 48(SP)
-	TESTQ            R10, R10
-	JNZ              loop
-	MOVQ             96(AX), R10
-	TESTQ            $0x00000001, R10
+rest:
+	MOVQ             96(AX), R8
+	TESTQ            $0x00000001, R8
 	JZ               done
 	VMOVUPD          (DX), Z1
 	VFMADD231PD.BCST (CX), Z1, Z0
@@ -36070,7 +34026,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 216(AX), Z1
+	VBROADCASTSD 168(AX), Z1
 	VMULPD       Z1, Z0, Z0
 
 scaled:
@@ -36086,7 +34042,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 224(AX), Z1
+	VBROADCASTSD 176(AX), Z1
 	MOVQ         BX, DX
 	VFMADD231PD  (DX), Z1, K1, Z0
 
@@ -36099,7 +34055,7 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    40(SP), DX
+	MOVQ    32(SP), DX
 	MOVQ    $-1, R8
 	BZHIQ   CX, R8, R8
 	MOVQ    BX, CX
@@ -36109,22 +34065,19 @@ lower:
 	KMOVW   BX, K1
 	VMOVUPD Z0, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 
 stored:
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 8(SP)
-	MOVQ 192(AX), CX
+	MOVQ 152(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 16(SP)
-	MOVQ 200(AX), CX
+	MOVQ 160(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 24(SP)
-	MOVQ 208(AX), CX
-	SHLQ $0x03, CX
-	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -36132,7 +34085,7 @@ stored:
 
 // func dTileByCol2x8AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·dTileByCol2x8AVX512(SB), NOSPLIT, $56-8
+TEXT ·dTileByCol2x8AVX512(SB), NOSPLIT, $40-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -36142,8 +34095,6 @@ TEXT ·dTileByCol2x8AVX512(SB), NOSPLIT, $56-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
-	MOVQ    152(AX), CX
-	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -36151,7 +34102,7 @@ TEXT ·dTileByCol2x8AVX512(SB), NOSPLIT, $56-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x03, SI
 	MOVQ    80(AX), DI
@@ -36169,21 +34120,11 @@ tile:
 	PREFETCHT0 (R9)
 	ADDQ       R8, R9
 	PREFETCHT0 (R9)
-	MOVQ       32(SP), R9
-	MOVQ       176(AX), R10
-	SHLQ       $0x03, R10
-	MOVQ       96(AX), R12
-	SHRQ       $0x01, R12
-	MOVQ       184(AX), R11
-	CMPQ       R11, R12
-	CMOVQGT    R12, R11
-	SUBQ       R11, R12
-	MOVQ       R12, 48(SP)
-	TESTQ      R11, R11
-	JZ         idle
+	MOVQ       96(AX), R9
+	SHRQ       $0x01, R9
+	JZ         rest
 
 loop:
-	PREFETCHT1       (R9)
 	VMOVUPD          (DX), Z2
 	VFMADD231PD.BCST (CX), Z2, Z0
 	VFMADD231PD.BCST 8(CX), Z2, Z1
@@ -36192,20 +34133,12 @@ loop:
 	VFMADD231PD.BCST 8(CX)(SI*1), Z2, Z1
 	LEAQ             (DX)(DI*2), DX
 	LEAQ             (CX)(SI*2), CX
-	ADDQ             R10, R9
-	DECQ             R11
+	DECQ             R9
 	JNZ              loop
 
-	// the rounds that fetch nothing touch the argument block
-idle:
-	MOVQ             AX, R9
-	XORQ             R10, R10
-	MOVQ             48(SP), R11
-	MOVQ             $0x00000000, 48(SP)
-	TESTQ            R11, R11
-	JNZ              loop
-	MOVQ             96(AX), R11
-	TESTQ            $0x00000001, R11
+rest:
+	MOVQ             96(AX), R9
+	TESTQ            $0x00000001, R9
 	JZ               done
 	VMOVUPD          (DX), Z2
 	VFMADD231PD.BCST (CX), Z2, Z0
@@ -36215,7 +34148,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 216(AX), Z2
+	VBROADCASTSD 168(AX), Z2
 	VMULPD       Z2, Z0, Z0
 	VMULPD       Z2, Z1, Z1
 
@@ -36234,7 +34167,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 224(AX), Z2
+	VBROADCASTSD 176(AX), Z2
 	MOVQ         BX, DX
 	VFMADD231PD  (DX), Z2, K1, Z0
 	ADDQ         R8, DX
@@ -36251,7 +34184,7 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    40(SP), DX
+	MOVQ    32(SP), DX
 	MOVQ    $-1, R9
 	BZHIQ   CX, R9, R9
 	MOVQ    BX, CX
@@ -36268,22 +34201,19 @@ lower:
 	KMOVW   BX, K1
 	VMOVUPD Z1, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 
 stored:
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 8(SP)
-	MOVQ 192(AX), CX
+	MOVQ 152(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 16(SP)
-	MOVQ 200(AX), CX
+	MOVQ 160(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 24(SP)
-	MOVQ 208(AX), CX
-	SHLQ $0x03, CX
-	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -36291,7 +34221,7 @@ stored:
 
 // func dTileByCol3x8AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·dTileByCol3x8AVX512(SB), NOSPLIT, $56-8
+TEXT ·dTileByCol3x8AVX512(SB), NOSPLIT, $40-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -36301,8 +34231,6 @@ TEXT ·dTileByCol3x8AVX512(SB), NOSPLIT, $56-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
-	MOVQ    152(AX), CX
-	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -36310,7 +34238,7 @@ TEXT ·dTileByCol3x8AVX512(SB), NOSPLIT, $56-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x03, SI
 	MOVQ    80(AX), DI
@@ -36331,21 +34259,11 @@ tile:
 	PREFETCHT0 (R9)
 	ADDQ       R8, R9
 	PREFETCHT0 (R9)
-	MOVQ       32(SP), R9
-	MOVQ       176(AX), R10
-	SHLQ       $0x03, R10
-	MOVQ       96(AX), R12
-	SHRQ       $0x01, R12
-	MOVQ       184(AX), R11
-	CMPQ       R11, R12
-	CMOVQGT    R12, R11
-	SUBQ       R11, R12
-	MOVQ       R12, 48(SP)
-	TESTQ      R11, R11
-	JZ         idle
+	MOVQ       96(AX), R9
+	SHRQ       $0x01, R9
+	JZ         rest
 
 loop:
-	PREFETCHT1       (R9)
 	VMOVUPD          (DX), Z3
 	VFMADD231PD.BCST (CX), Z3, Z0
 	VFMADD231PD.BCST 8(CX), Z3, Z1
@@ -36356,20 +34274,12 @@ loop:
 	VFMADD231PD.BCST 16(CX)(SI*1), Z3, Z2
 	LEAQ             (DX)(DI*2), DX
 	LEAQ             (CX)(SI*2), CX
-	ADDQ             R10, R9
-	DECQ             R11
+	DECQ             R9
 	JNZ              loop
 
-	// the rounds that fetch nothing touch the argument block
-idle:
-	MOVQ             AX, R9
-	XORQ             R10, R10
-	MOVQ             48(SP), R11
-	MOVQ             $0x00000000, 48(SP)
-	TESTQ            R11, R11
-	JNZ              loop
-	MOVQ             96(AX), R11
-	TESTQ            $0x00000001, R11
+rest:
+	MOVQ             96(AX), R9
+	TESTQ            $0x00000001, R9
 	JZ               done
 	VMOVUPD          (DX), Z3
 	VFMADD231PD.BCST (CX), Z3, Z0
@@ -36380,7 +34290,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 216(AX), Z3
+	VBROADCASTSD 168(AX), Z3
 	VMULPD       Z3, Z0, Z0
 	VMULPD       Z3, Z1, Z1
 	VMULPD       Z3, Z2, Z2
@@ -36402,7 +34312,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 224(AX), Z3
+	VBROADCASTSD 176(AX), Z3
 	MOVQ         BX, DX
 	VFMADD231PD  (DX), Z3, K1, Z0
 	ADDQ         R8, DX
@@ -36423,7 +34333,7 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    40(SP), DX
+	MOVQ    32(SP), DX
 	MOVQ    $-1, R9
 	BZHIQ   CX, R9, R9
 	MOVQ    BX, CX
@@ -36447,22 +34357,19 @@ lower:
 	KMOVW   BX, K1
 	VMOVUPD Z2, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 
 stored:
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 8(SP)
-	MOVQ 192(AX), CX
+	MOVQ 152(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 16(SP)
-	MOVQ 200(AX), CX
+	MOVQ 160(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 24(SP)
-	MOVQ 208(AX), CX
-	SHLQ $0x03, CX
-	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -36470,7 +34377,7 @@ stored:
 
 // func dTileByCol4x8AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·dTileByCol4x8AVX512(SB), NOSPLIT, $56-8
+TEXT ·dTileByCol4x8AVX512(SB), NOSPLIT, $40-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -36480,8 +34387,6 @@ TEXT ·dTileByCol4x8AVX512(SB), NOSPLIT, $56-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
-	MOVQ    152(AX), CX
-	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -36489,7 +34394,7 @@ TEXT ·dTileByCol4x8AVX512(SB), NOSPLIT, $56-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x03, SI
 	MOVQ    80(AX), DI
@@ -36513,21 +34418,11 @@ tile:
 	PREFETCHT0 (R9)
 	ADDQ       R8, R9
 	PREFETCHT0 (R9)
-	MOVQ       32(SP), R9
-	MOVQ       176(AX), R10
-	SHLQ       $0x03, R10
-	MOVQ       96(AX), R12
-	SHRQ       $0x01, R12
-	MOVQ       184(AX), R11
-	CMPQ       R11, R12
-	CMOVQGT    R12, R11
-	SUBQ       R11, R12
-	MOVQ       R12, 48(SP)
-	TESTQ      R11, R11
-	JZ         idle
+	MOVQ       96(AX), R9
+	SHRQ       $0x01, R9
+	JZ         rest
 
 loop:
-	PREFETCHT1       (R9)
 	VMOVUPD          (DX), Z4
 	VFMADD231PD.BCST (CX), Z4, Z0
 	VFMADD231PD.BCST 8(CX), Z4, Z1
@@ -36540,20 +34435,12 @@ loop:
 	VFMADD231PD.BCST 24(CX)(SI*1), Z4, Z3
 	LEAQ             (DX)(DI*2), DX
 	LEAQ             (CX)(SI*2), CX
-	ADDQ             R10, R9
-	DECQ             R11
+	DECQ             R9
 	JNZ              loop
 
-	// the rounds that fetch nothing touch the argument block
-idle:
-	MOVQ             AX, R9
-	XORQ             R10, R10
-	MOVQ             48(SP), R11
-	MOVQ             $0x00000000, 48(SP)
-	TESTQ            R11, R11
-	JNZ              loop
-	MOVQ             96(AX), R11
-	TESTQ            $0x00000001, R11
+rest:
+	MOVQ             96(AX), R9
+	TESTQ            $0x00000001, R9
 	JZ               done
 	VMOVUPD          (DX), Z4
 	VFMADD231PD.BCST (CX), Z4, Z0
@@ -36565,7 +34452,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 216(AX), Z4
+	VBROADCASTSD 168(AX), Z4
 	VMULPD       Z4, Z0, Z0
 	VMULPD       Z4, Z1, Z1
 	VMULPD       Z4, Z2, Z2
@@ -36590,7 +34477,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 224(AX), Z4
+	VBROADCASTSD 176(AX), Z4
 	MOVQ         BX, DX
 	VFMADD231PD  (DX), Z4, K1, Z0
 	ADDQ         R8, DX
@@ -36615,7 +34502,7 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    40(SP), DX
+	MOVQ    32(SP), DX
 	MOVQ    $-1, R9
 	BZHIQ   CX, R9, R9
 	MOVQ    BX, CX
@@ -36646,22 +34533,19 @@ lower:
 	KMOVW   BX, K1
 	VMOVUPD Z3, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 
 stored:
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 8(SP)
-	MOVQ 192(AX), CX
+	MOVQ 152(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 16(SP)
-	MOVQ 200(AX), CX
+	MOVQ 160(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 24(SP)
-	MOVQ 208(AX), CX
-	SHLQ $0x03, CX
-	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -36669,7 +34553,7 @@ stored:
 
 // func dTileByCol5x8AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·dTileByCol5x8AVX512(SB), NOSPLIT, $56-8
+TEXT ·dTileByCol5x8AVX512(SB), NOSPLIT, $40-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -36679,8 +34563,6 @@ TEXT ·dTileByCol5x8AVX512(SB), NOSPLIT, $56-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
-	MOVQ    152(AX), CX
-	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -36688,7 +34570,7 @@ TEXT ·dTileByCol5x8AVX512(SB), NOSPLIT, $56-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x03, SI
 	MOVQ    80(AX), DI
@@ -36715,21 +34597,11 @@ tile:
 	PREFETCHT0 (R9)
 	ADDQ       R8, R9
 	PREFETCHT0 (R9)
-	MOVQ       32(SP), R9
-	MOVQ       176(AX), R10
-	SHLQ       $0x03, R10
-	MOVQ       96(AX), R12
-	SHRQ       $0x01, R12
-	MOVQ       184(AX), R11
-	CMPQ       R11, R12
-	CMOVQGT    R12, R11
-	SUBQ       R11, R12
-	MOVQ       R12, 48(SP)
-	TESTQ      R11, R11
-	JZ         idle
+	MOVQ       96(AX), R9
+	SHRQ       $0x01, R9
+	JZ         rest
 
 loop:
-	PREFETCHT1       (R9)
 	VMOVUPD          (DX), Z5
 	VFMADD231PD.BCST (CX), Z5, Z0
 	VFMADD231PD.BCST 8(CX), Z5, Z1
@@ -36744,20 +34616,12 @@ loop:
 	VFMADD231PD.BCST 32(CX)(SI*1), Z5, Z4
 	LEAQ             (DX)(DI*2), DX
 	LEAQ             (CX)(SI*2), CX
-	ADDQ             R10, R9
-	DECQ             R11
+	DECQ             R9
 	JNZ              loop
 
-	// the rounds that fetch nothing touch the argument block
-idle:
-	MOVQ             AX, R9
-	XORQ             R10, R10
-	MOVQ             48(SP), R11
-	MOVQ             $0x00000000, 48(SP)
-	TESTQ            R11, R11
-	JNZ              loop
-	MOVQ             96(AX), R11
-	TESTQ            $0x00000001, R11
+rest:
+	MOVQ             96(AX), R9
+	TESTQ            $0x00000001, R9
 	JZ               done
 	VMOVUPD          (DX), Z5
 	VFMADD231PD.BCST (CX), Z5, Z0
@@ -36770,7 +34634,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 216(AX), Z5
+	VBROADCASTSD 168(AX), Z5
 	VMULPD       Z5, Z0, Z0
 	VMULPD       Z5, Z1, Z1
 	VMULPD       Z5, Z2, Z2
@@ -36798,7 +34662,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 224(AX), Z5
+	VBROADCASTSD 176(AX), Z5
 	MOVQ         BX, DX
 	VFMADD231PD  (DX), Z5, K1, Z0
 	ADDQ         R8, DX
@@ -36827,7 +34691,7 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    40(SP), DX
+	MOVQ    32(SP), DX
 	MOVQ    $-1, R9
 	BZHIQ   CX, R9, R9
 	MOVQ    BX, CX
@@ -36865,22 +34729,19 @@ lower:
 	KMOVW   BX, K1
 	VMOVUPD Z4, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 
 stored:
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 8(SP)
-	MOVQ 192(AX), CX
+	MOVQ 152(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 16(SP)
-	MOVQ 200(AX), CX
+	MOVQ 160(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 24(SP)
-	MOVQ 208(AX), CX
-	SHLQ $0x03, CX
-	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -36888,7 +34749,7 @@ stored:
 
 // func dTileByCol6x8AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·dTileByCol6x8AVX512(SB), NOSPLIT, $56-8
+TEXT ·dTileByCol6x8AVX512(SB), NOSPLIT, $40-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -36898,8 +34759,6 @@ TEXT ·dTileByCol6x8AVX512(SB), NOSPLIT, $56-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
-	MOVQ    152(AX), CX
-	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -36907,7 +34766,7 @@ TEXT ·dTileByCol6x8AVX512(SB), NOSPLIT, $56-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x03, SI
 	MOVQ    80(AX), DI
@@ -36937,21 +34796,11 @@ tile:
 	PREFETCHT0 (R9)
 	ADDQ       R8, R9
 	PREFETCHT0 (R9)
-	MOVQ       32(SP), R9
-	MOVQ       176(AX), R10
-	SHLQ       $0x03, R10
-	MOVQ       96(AX), R12
-	SHRQ       $0x01, R12
-	MOVQ       184(AX), R11
-	CMPQ       R11, R12
-	CMOVQGT    R12, R11
-	SUBQ       R11, R12
-	MOVQ       R12, 48(SP)
-	TESTQ      R11, R11
-	JZ         idle
+	MOVQ       96(AX), R9
+	SHRQ       $0x01, R9
+	JZ         rest
 
 loop:
-	PREFETCHT1       (R9)
 	VMOVUPD          (DX), Z6
 	VFMADD231PD.BCST (CX), Z6, Z0
 	VFMADD231PD.BCST 8(CX), Z6, Z1
@@ -36968,20 +34817,12 @@ loop:
 	VFMADD231PD.BCST 40(CX)(SI*1), Z6, Z5
 	LEAQ             (DX)(DI*2), DX
 	LEAQ             (CX)(SI*2), CX
-	ADDQ             R10, R9
-	DECQ             R11
+	DECQ             R9
 	JNZ              loop
 
-	// the rounds that fetch nothing touch the argument block
-idle:
-	MOVQ             AX, R9
-	XORQ             R10, R10
-	MOVQ             48(SP), R11
-	MOVQ             $0x00000000, 48(SP)
-	TESTQ            R11, R11
-	JNZ              loop
-	MOVQ             96(AX), R11
-	TESTQ            $0x00000001, R11
+rest:
+	MOVQ             96(AX), R9
+	TESTQ            $0x00000001, R9
 	JZ               done
 	VMOVUPD          (DX), Z6
 	VFMADD231PD.BCST (CX), Z6, Z0
@@ -36995,7 +34836,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 216(AX), Z6
+	VBROADCASTSD 168(AX), Z6
 	VMULPD       Z6, Z0, Z0
 	VMULPD       Z6, Z1, Z1
 	VMULPD       Z6, Z2, Z2
@@ -37026,7 +34867,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 224(AX), Z6
+	VBROADCASTSD 176(AX), Z6
 	MOVQ         BX, DX
 	VFMADD231PD  (DX), Z6, K1, Z0
 	ADDQ         R8, DX
@@ -37059,7 +34900,7 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    40(SP), DX
+	MOVQ    32(SP), DX
 	MOVQ    $-1, R9
 	BZHIQ   CX, R9, R9
 	MOVQ    BX, CX
@@ -37104,22 +34945,19 @@ lower:
 	KMOVW   BX, K1
 	VMOVUPD Z5, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 
 stored:
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 8(SP)
-	MOVQ 192(AX), CX
+	MOVQ 152(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 16(SP)
-	MOVQ 200(AX), CX
+	MOVQ 160(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 24(SP)
-	MOVQ 208(AX), CX
-	SHLQ $0x03, CX
-	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -37127,7 +34965,7 @@ stored:
 
 // func dTileByCol7x8AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·dTileByCol7x8AVX512(SB), NOSPLIT, $56-8
+TEXT ·dTileByCol7x8AVX512(SB), NOSPLIT, $40-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -37137,8 +34975,6 @@ TEXT ·dTileByCol7x8AVX512(SB), NOSPLIT, $56-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
-	MOVQ    152(AX), CX
-	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -37146,7 +34982,7 @@ TEXT ·dTileByCol7x8AVX512(SB), NOSPLIT, $56-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x03, SI
 	MOVQ    80(AX), DI
@@ -37179,21 +35015,11 @@ tile:
 	PREFETCHT0 (R9)
 	ADDQ       R8, R9
 	PREFETCHT0 (R9)
-	MOVQ       32(SP), R9
-	MOVQ       176(AX), R10
-	SHLQ       $0x03, R10
-	MOVQ       96(AX), R12
-	SHRQ       $0x01, R12
-	MOVQ       184(AX), R11
-	CMPQ       R11, R12
-	CMOVQGT    R12, R11
-	SUBQ       R11, R12
-	MOVQ       R12, 48(SP)
-	TESTQ      R11, R11
-	JZ         idle
+	MOVQ       96(AX), R9
+	SHRQ       $0x01, R9
+	JZ         rest
 
 loop:
-	PREFETCHT1       (R9)
 	VMOVUPD          (DX), Z7
 	VFMADD231PD.BCST (CX), Z7, Z0
 	VFMADD231PD.BCST 8(CX), Z7, Z1
@@ -37212,20 +35038,12 @@ loop:
 	VFMADD231PD.BCST 48(CX)(SI*1), Z7, Z6
 	LEAQ             (DX)(DI*2), DX
 	LEAQ             (CX)(SI*2), CX
-	ADDQ             R10, R9
-	DECQ             R11
+	DECQ             R9
 	JNZ              loop
 
-	// the rounds that fetch nothing touch the argument block
-idle:
-	MOVQ             AX, R9
-	XORQ             R10, R10
-	MOVQ             48(SP), R11
-	MOVQ             $0x00000000, 48(SP)
-	TESTQ            R11, R11
-	JNZ              loop
-	MOVQ             96(AX), R11
-	TESTQ            $0x00000001, R11
+rest:
+	MOVQ             96(AX), R9
+	TESTQ            $0x00000001, R9
 	JZ               done
 	VMOVUPD          (DX), Z7
 	VFMADD231PD.BCST (CX), Z7, Z0
@@ -37240,7 +35058,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 216(AX), Z7
+	VBROADCASTSD 168(AX), Z7
 	VMULPD       Z7, Z0, Z0
 	VMULPD       Z7, Z1, Z1
 	VMULPD       Z7, Z2, Z2
@@ -37274,7 +35092,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 224(AX), Z7
+	VBROADCASTSD 176(AX), Z7
 	MOVQ         BX, DX
 	VFMADD231PD  (DX), Z7, K1, Z0
 	ADDQ         R8, DX
@@ -37311,7 +35129,7 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    40(SP), DX
+	MOVQ    32(SP), DX
 	MOVQ    $-1, R9
 	BZHIQ   CX, R9, R9
 	MOVQ    BX, CX
@@ -37363,22 +35181,19 @@ lower:
 	KMOVW   BX, K1
 	VMOVUPD Z6, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 
 stored:
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 8(SP)
-	MOVQ 192(AX), CX
+	MOVQ 152(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 16(SP)
-	MOVQ 200(AX), CX
+	MOVQ 160(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 24(SP)
-	MOVQ 208(AX), CX
-	SHLQ $0x03, CX
-	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -37386,7 +35201,7 @@ stored:
 
 // func dTileByCol8x8AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·dTileByCol8x8AVX512(SB), NOSPLIT, $56-8
+TEXT ·dTileByCol8x8AVX512(SB), NOSPLIT, $40-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -37396,8 +35211,6 @@ TEXT ·dTileByCol8x8AVX512(SB), NOSPLIT, $56-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
-	MOVQ    152(AX), CX
-	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -37405,7 +35218,7 @@ TEXT ·dTileByCol8x8AVX512(SB), NOSPLIT, $56-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x03, SI
 	MOVQ    80(AX), DI
@@ -37441,21 +35254,11 @@ tile:
 	PREFETCHT0 (R9)
 	ADDQ       R8, R9
 	PREFETCHT0 (R9)
-	MOVQ       32(SP), R9
-	MOVQ       176(AX), R10
-	SHLQ       $0x03, R10
-	MOVQ       96(AX), R12
-	SHRQ       $0x01, R12
-	MOVQ       184(AX), R11
-	CMPQ       R11, R12
-	CMOVQGT    R12, R11
-	SUBQ       R11, R12
-	MOVQ       R12, 48(SP)
-	TESTQ      R11, R11
-	JZ         idle
+	MOVQ       96(AX), R9
+	SHRQ       $0x01, R9
+	JZ         rest
 
 loop:
-	PREFETCHT1       (R9)
 	VMOVUPD          (DX), Z8
 	VFMADD231PD.BCST (CX), Z8, Z0
 	VFMADD231PD.BCST 8(CX), Z8, Z1
@@ -37476,20 +35279,12 @@ loop:
 	VFMADD231PD.BCST 56(CX)(SI*1), Z8, Z7
 	LEAQ             (DX)(DI*2), DX
 	LEAQ             (CX)(SI*2), CX
-	ADDQ             R10, R9
-	DECQ             R11
+	DECQ             R9
 	JNZ              loop
 
-	// the rounds that fetch nothing touch the argument block
-idle:
-	MOVQ             AX, R9
-	XORQ             R10, R10
-	MOVQ             48(SP), R11
-	MOVQ             $0x00000000, 48(SP)
-	TESTQ            R11, R11
-	JNZ              loop
-	MOVQ             96(AX), R11
-	TESTQ            $0x00000001, R11
+rest:
+	MOVQ             96(AX), R9
+	TESTQ            $0x00000001, R9
 	JZ               done
 	VMOVUPD          (DX), Z8
 	VFMADD231PD.BCST (CX), Z8, Z0
@@ -37505,7 +35300,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 216(AX), Z8
+	VBROADCASTSD 168(AX), Z8
 	VMULPD       Z8, Z0, Z0
 	VMULPD       Z8, Z1, Z1
 	VMULPD       Z8, Z2, Z2
@@ -37542,7 +35337,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 224(AX), Z8
+	VBROADCASTSD 176(AX), Z8
 	MOVQ         BX, DX
 	VFMADD231PD  (DX), Z8, K1, Z0
 	ADDQ         R8, DX
@@ -37583,7 +35378,7 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    40(SP), DX
+	MOVQ    32(SP), DX
 	MOVQ    $-1, R9
 	BZHIQ   CX, R9, R9
 	MOVQ    BX, CX
@@ -37642,22 +35437,19 @@ lower:
 	KMOVW   BX, K1
 	VMOVUPD Z7, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 
 stored:
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 8(SP)
-	MOVQ 192(AX), CX
+	MOVQ 152(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 16(SP)
-	MOVQ 200(AX), CX
+	MOVQ 160(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 24(SP)
-	MOVQ 208(AX), CX
-	SHLQ $0x03, CX
-	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -37665,7 +35457,7 @@ stored:
 
 // func dTileByCol9x8AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·dTileByCol9x8AVX512(SB), NOSPLIT, $56-8
+TEXT ·dTileByCol9x8AVX512(SB), NOSPLIT, $40-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -37675,8 +35467,6 @@ TEXT ·dTileByCol9x8AVX512(SB), NOSPLIT, $56-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
-	MOVQ    152(AX), CX
-	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -37684,7 +35474,7 @@ TEXT ·dTileByCol9x8AVX512(SB), NOSPLIT, $56-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x03, SI
 	MOVQ    80(AX), DI
@@ -37723,21 +35513,11 @@ tile:
 	PREFETCHT0 (R9)
 	ADDQ       R8, R9
 	PREFETCHT0 (R9)
-	MOVQ       32(SP), R9
-	MOVQ       176(AX), R10
-	SHLQ       $0x03, R10
-	MOVQ       96(AX), R12
-	SHRQ       $0x01, R12
-	MOVQ       184(AX), R11
-	CMPQ       R11, R12
-	CMOVQGT    R12, R11
-	SUBQ       R11, R12
-	MOVQ       R12, 48(SP)
-	TESTQ      R11, R11
-	JZ         idle
+	MOVQ       96(AX), R9
+	SHRQ       $0x01, R9
+	JZ         rest
 
 loop:
-	PREFETCHT1       (R9)
 	VMOVUPD          (DX), Z9
 	VFMADD231PD.BCST (CX), Z9, Z0
 	VFMADD231PD.BCST 8(CX), Z9, Z1
@@ -37760,20 +35540,12 @@ loop:
 	VFMADD231PD.BCST 64(CX)(SI*1), Z9, Z8
 	LEAQ             (DX)(DI*2), DX
 	LEAQ             (CX)(SI*2), CX
-	ADDQ             R10, R9
-	DECQ             R11
+	DECQ             R9
 	JNZ              loop
 
-	// the rounds that fetch nothing touch the argument block
-idle:
-	MOVQ             AX, R9
-	XORQ             R10, R10
-	MOVQ             48(SP), R11
-	MOVQ             $0x00000000, 48(SP)
-	TESTQ            R11, R11
-	JNZ              loop
-	MOVQ             96(AX), R11
-	TESTQ            $0x00000001, R11
+rest:
+	MOVQ             96(AX), R9
+	TESTQ            $0x00000001, R9
 	JZ               done
 	VMOVUPD          (DX), Z9
 	VFMADD231PD.BCST (CX), Z9, Z0
@@ -37790,7 +35562,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 216(AX), Z9
+	VBROADCASTSD 168(AX), Z9
 	VMULPD       Z9, Z0, Z0
 	VMULPD       Z9, Z1, Z1
 	VMULPD       Z9, Z2, Z2
@@ -37830,7 +35602,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 224(AX), Z9
+	VBROADCASTSD 176(AX), Z9
 	MOVQ         BX, DX
 	VFMADD231PD  (DX), Z9, K1, Z0
 	ADDQ         R8, DX
@@ -37875,7 +35647,7 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    40(SP), DX
+	MOVQ    32(SP), DX
 	MOVQ    $-1, R9
 	BZHIQ   CX, R9, R9
 	MOVQ    BX, CX
@@ -37941,22 +35713,19 @@ lower:
 	KMOVW   BX, K1
 	VMOVUPD Z8, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 
 stored:
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 8(SP)
-	MOVQ 192(AX), CX
+	MOVQ 152(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 16(SP)
-	MOVQ 200(AX), CX
+	MOVQ 160(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 24(SP)
-	MOVQ 208(AX), CX
-	SHLQ $0x03, CX
-	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -37964,7 +35733,7 @@ stored:
 
 // func dTileByCol10x8AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·dTileByCol10x8AVX512(SB), NOSPLIT, $56-8
+TEXT ·dTileByCol10x8AVX512(SB), NOSPLIT, $40-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -37974,8 +35743,6 @@ TEXT ·dTileByCol10x8AVX512(SB), NOSPLIT, $56-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
-	MOVQ    152(AX), CX
-	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -37983,7 +35750,7 @@ TEXT ·dTileByCol10x8AVX512(SB), NOSPLIT, $56-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x03, SI
 	MOVQ    80(AX), DI
@@ -38025,21 +35792,11 @@ tile:
 	PREFETCHT0 (R9)
 	ADDQ       R8, R9
 	PREFETCHT0 (R9)
-	MOVQ       32(SP), R9
-	MOVQ       176(AX), R10
-	SHLQ       $0x03, R10
-	MOVQ       96(AX), R12
-	SHRQ       $0x01, R12
-	MOVQ       184(AX), R11
-	CMPQ       R11, R12
-	CMOVQGT    R12, R11
-	SUBQ       R11, R12
-	MOVQ       R12, 48(SP)
-	TESTQ      R11, R11
-	JZ         idle
+	MOVQ       96(AX), R9
+	SHRQ       $0x01, R9
+	JZ         rest
 
 loop:
-	PREFETCHT1       (R9)
 	VMOVUPD          (DX), Z10
 	VFMADD231PD.BCST (CX), Z10, Z0
 	VFMADD231PD.BCST 8(CX), Z10, Z1
@@ -38064,20 +35821,12 @@ loop:
 	VFMADD231PD.BCST 72(CX)(SI*1), Z10, Z9
 	LEAQ             (DX)(DI*2), DX
 	LEAQ             (CX)(SI*2), CX
-	ADDQ             R10, R9
-	DECQ             R11
+	DECQ             R9
 	JNZ              loop
 
-	// the rounds that fetch nothing touch the argument block
-idle:
-	MOVQ             AX, R9
-	XORQ             R10, R10
-	MOVQ             48(SP), R11
-	MOVQ             $0x00000000, 48(SP)
-	TESTQ            R11, R11
-	JNZ              loop
-	MOVQ             96(AX), R11
-	TESTQ            $0x00000001, R11
+rest:
+	MOVQ             96(AX), R9
+	TESTQ            $0x00000001, R9
 	JZ               done
 	VMOVUPD          (DX), Z10
 	VFMADD231PD.BCST (CX), Z10, Z0
@@ -38095,7 +35844,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 216(AX), Z10
+	VBROADCASTSD 168(AX), Z10
 	VMULPD       Z10, Z0, Z0
 	VMULPD       Z10, Z1, Z1
 	VMULPD       Z10, Z2, Z2
@@ -38138,7 +35887,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 224(AX), Z10
+	VBROADCASTSD 176(AX), Z10
 	MOVQ         BX, DX
 	VFMADD231PD  (DX), Z10, K1, Z0
 	ADDQ         R8, DX
@@ -38187,7 +35936,7 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    40(SP), DX
+	MOVQ    32(SP), DX
 	MOVQ    $-1, R9
 	BZHIQ   CX, R9, R9
 	MOVQ    BX, CX
@@ -38260,22 +36009,19 @@ lower:
 	KMOVW   BX, K1
 	VMOVUPD Z9, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 
 stored:
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 8(SP)
-	MOVQ 192(AX), CX
+	MOVQ 152(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 16(SP)
-	MOVQ 200(AX), CX
+	MOVQ 160(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 24(SP)
-	MOVQ 208(AX), CX
-	SHLQ $0x03, CX
-	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -38283,7 +36029,7 @@ stored:
 
 // func dTileByCol11x8AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·dTileByCol11x8AVX512(SB), NOSPLIT, $56-8
+TEXT ·dTileByCol11x8AVX512(SB), NOSPLIT, $40-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -38293,8 +36039,6 @@ TEXT ·dTileByCol11x8AVX512(SB), NOSPLIT, $56-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
-	MOVQ    152(AX), CX
-	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -38302,7 +36046,7 @@ TEXT ·dTileByCol11x8AVX512(SB), NOSPLIT, $56-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x03, SI
 	MOVQ    80(AX), DI
@@ -38347,21 +36091,11 @@ tile:
 	PREFETCHT0 (R9)
 	ADDQ       R8, R9
 	PREFETCHT0 (R9)
-	MOVQ       32(SP), R9
-	MOVQ       176(AX), R10
-	SHLQ       $0x03, R10
-	MOVQ       96(AX), R12
-	SHRQ       $0x01, R12
-	MOVQ       184(AX), R11
-	CMPQ       R11, R12
-	CMOVQGT    R12, R11
-	SUBQ       R11, R12
-	MOVQ       R12, 48(SP)
-	TESTQ      R11, R11
-	JZ         idle
+	MOVQ       96(AX), R9
+	SHRQ       $0x01, R9
+	JZ         rest
 
 loop:
-	PREFETCHT1       (R9)
 	VMOVUPD          (DX), Z11
 	VFMADD231PD.BCST (CX), Z11, Z0
 	VFMADD231PD.BCST 8(CX), Z11, Z1
@@ -38388,20 +36122,12 @@ loop:
 	VFMADD231PD.BCST 80(CX)(SI*1), Z11, Z10
 	LEAQ             (DX)(DI*2), DX
 	LEAQ             (CX)(SI*2), CX
-	ADDQ             R10, R9
-	DECQ             R11
+	DECQ             R9
 	JNZ              loop
 
-	// the rounds that fetch nothing touch the argument block
-idle:
-	MOVQ             AX, R9
-	XORQ             R10, R10
-	MOVQ             48(SP), R11
-	MOVQ             $0x00000000, 48(SP)
-	TESTQ            R11, R11
-	JNZ              loop
-	MOVQ             96(AX), R11
-	TESTQ            $0x00000001, R11
+rest:
+	MOVQ             96(AX), R9
+	TESTQ            $0x00000001, R9
 	JZ               done
 	VMOVUPD          (DX), Z11
 	VFMADD231PD.BCST (CX), Z11, Z0
@@ -38420,7 +36146,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 216(AX), Z11
+	VBROADCASTSD 168(AX), Z11
 	VMULPD       Z11, Z0, Z0
 	VMULPD       Z11, Z1, Z1
 	VMULPD       Z11, Z2, Z2
@@ -38466,7 +36192,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 224(AX), Z11
+	VBROADCASTSD 176(AX), Z11
 	MOVQ         BX, DX
 	VFMADD231PD  (DX), Z11, K1, Z0
 	ADDQ         R8, DX
@@ -38519,7 +36245,7 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    40(SP), DX
+	MOVQ    32(SP), DX
 	MOVQ    $-1, R9
 	BZHIQ   CX, R9, R9
 	MOVQ    BX, CX
@@ -38599,22 +36325,19 @@ lower:
 	KMOVW   BX, K1
 	VMOVUPD Z10, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 
 stored:
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 8(SP)
-	MOVQ 192(AX), CX
+	MOVQ 152(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 16(SP)
-	MOVQ 200(AX), CX
+	MOVQ 160(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 24(SP)
-	MOVQ 208(AX), CX
-	SHLQ $0x03, CX
-	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -38622,7 +36345,7 @@ stored:
 
 // func dTileByCol12x8AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·dTileByCol12x8AVX512(SB), NOSPLIT, $56-8
+TEXT ·dTileByCol12x8AVX512(SB), NOSPLIT, $40-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -38632,8 +36355,6 @@ TEXT ·dTileByCol12x8AVX512(SB), NOSPLIT, $56-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
-	MOVQ    152(AX), CX
-	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -38641,7 +36362,7 @@ TEXT ·dTileByCol12x8AVX512(SB), NOSPLIT, $56-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x03, SI
 	MOVQ    80(AX), DI
@@ -38689,21 +36410,11 @@ tile:
 	PREFETCHT0 (R9)
 	ADDQ       R8, R9
 	PREFETCHT0 (R9)
-	MOVQ       32(SP), R9
-	MOVQ       176(AX), R10
-	SHLQ       $0x03, R10
-	MOVQ       96(AX), R12
-	SHRQ       $0x01, R12
-	MOVQ       184(AX), R11
-	CMPQ       R11, R12
-	CMOVQGT    R12, R11
-	SUBQ       R11, R12
-	MOVQ       R12, 48(SP)
-	TESTQ      R11, R11
-	JZ         idle
+	MOVQ       96(AX), R9
+	SHRQ       $0x01, R9
+	JZ         rest
 
 loop:
-	PREFETCHT1       (R9)
 	VMOVUPD          (DX), Z12
 	VFMADD231PD.BCST (CX), Z12, Z0
 	VFMADD231PD.BCST 8(CX), Z12, Z1
@@ -38732,20 +36443,12 @@ loop:
 	VFMADD231PD.BCST 88(CX)(SI*1), Z12, Z11
 	LEAQ             (DX)(DI*2), DX
 	LEAQ             (CX)(SI*2), CX
-	ADDQ             R10, R9
-	DECQ             R11
+	DECQ             R9
 	JNZ              loop
 
-	// the rounds that fetch nothing touch the argument block
-idle:
-	MOVQ             AX, R9
-	XORQ             R10, R10
-	MOVQ             48(SP), R11
-	MOVQ             $0x00000000, 48(SP)
-	TESTQ            R11, R11
-	JNZ              loop
-	MOVQ             96(AX), R11
-	TESTQ            $0x00000001, R11
+rest:
+	MOVQ             96(AX), R9
+	TESTQ            $0x00000001, R9
 	JZ               done
 	VMOVUPD          (DX), Z12
 	VFMADD231PD.BCST (CX), Z12, Z0
@@ -38765,7 +36468,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 216(AX), Z12
+	VBROADCASTSD 168(AX), Z12
 	VMULPD       Z12, Z0, Z0
 	VMULPD       Z12, Z1, Z1
 	VMULPD       Z12, Z2, Z2
@@ -38814,7 +36517,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 224(AX), Z12
+	VBROADCASTSD 176(AX), Z12
 	MOVQ         BX, DX
 	VFMADD231PD  (DX), Z12, K1, Z0
 	ADDQ         R8, DX
@@ -38871,7 +36574,7 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    40(SP), DX
+	MOVQ    32(SP), DX
 	MOVQ    $-1, R9
 	BZHIQ   CX, R9, R9
 	MOVQ    BX, CX
@@ -38958,22 +36661,19 @@ lower:
 	KMOVW   BX, K1
 	VMOVUPD Z11, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 
 stored:
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 8(SP)
-	MOVQ 192(AX), CX
+	MOVQ 152(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 16(SP)
-	MOVQ 200(AX), CX
+	MOVQ 160(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 24(SP)
-	MOVQ 208(AX), CX
-	SHLQ $0x03, CX
-	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -38981,7 +36681,7 @@ stored:
 
 // func dTileByCol13x8AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·dTileByCol13x8AVX512(SB), NOSPLIT, $56-8
+TEXT ·dTileByCol13x8AVX512(SB), NOSPLIT, $40-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -38991,8 +36691,6 @@ TEXT ·dTileByCol13x8AVX512(SB), NOSPLIT, $56-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
-	MOVQ    152(AX), CX
-	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -39000,7 +36698,7 @@ TEXT ·dTileByCol13x8AVX512(SB), NOSPLIT, $56-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x03, SI
 	MOVQ    80(AX), DI
@@ -39051,21 +36749,11 @@ tile:
 	PREFETCHT0 (R9)
 	ADDQ       R8, R9
 	PREFETCHT0 (R9)
-	MOVQ       32(SP), R9
-	MOVQ       176(AX), R10
-	SHLQ       $0x03, R10
-	MOVQ       96(AX), R12
-	SHRQ       $0x01, R12
-	MOVQ       184(AX), R11
-	CMPQ       R11, R12
-	CMOVQGT    R12, R11
-	SUBQ       R11, R12
-	MOVQ       R12, 48(SP)
-	TESTQ      R11, R11
-	JZ         idle
+	MOVQ       96(AX), R9
+	SHRQ       $0x01, R9
+	JZ         rest
 
 loop:
-	PREFETCHT1       (R9)
 	VMOVUPD          (DX), Z13
 	VFMADD231PD.BCST (CX), Z13, Z0
 	VFMADD231PD.BCST 8(CX), Z13, Z1
@@ -39096,20 +36784,12 @@ loop:
 	VFMADD231PD.BCST 96(CX)(SI*1), Z13, Z12
 	LEAQ             (DX)(DI*2), DX
 	LEAQ             (CX)(SI*2), CX
-	ADDQ             R10, R9
-	DECQ             R11
+	DECQ             R9
 	JNZ              loop
 
-	// the rounds that fetch nothing touch the argument block
-idle:
-	MOVQ             AX, R9
-	XORQ             R10, R10
-	MOVQ             48(SP), R11
-	MOVQ             $0x00000000, 48(SP)
-	TESTQ            R11, R11
-	JNZ              loop
-	MOVQ             96(AX), R11
-	TESTQ            $0x00000001, R11
+rest:
+	MOVQ             96(AX), R9
+	TESTQ            $0x00000001, R9
 	JZ               done
 	VMOVUPD          (DX), Z13
 	VFMADD231PD.BCST (CX), Z13, Z0
@@ -39130,7 +36810,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 216(AX), Z13
+	VBROADCASTSD 168(AX), Z13
 	VMULPD       Z13, Z0, Z0
 	VMULPD       Z13, Z1, Z1
 	VMULPD       Z13, Z2, Z2
@@ -39182,7 +36862,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 224(AX), Z13
+	VBROADCASTSD 176(AX), Z13
 	MOVQ         BX, DX
 	VFMADD231PD  (DX), Z13, K1, Z0
 	ADDQ         R8, DX
@@ -39243,7 +36923,7 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    40(SP), DX
+	MOVQ    32(SP), DX
 	MOVQ    $-1, R9
 	BZHIQ   CX, R9, R9
 	MOVQ    BX, CX
@@ -39337,22 +37017,19 @@ lower:
 	KMOVW   BX, K1
 	VMOVUPD Z12, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 
 stored:
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 8(SP)
-	MOVQ 192(AX), CX
+	MOVQ 152(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 16(SP)
-	MOVQ 200(AX), CX
+	MOVQ 160(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 24(SP)
-	MOVQ 208(AX), CX
-	SHLQ $0x03, CX
-	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -39360,7 +37037,7 @@ stored:
 
 // func dTileByCol14x8AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·dTileByCol14x8AVX512(SB), NOSPLIT, $56-8
+TEXT ·dTileByCol14x8AVX512(SB), NOSPLIT, $40-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -39370,8 +37047,6 @@ TEXT ·dTileByCol14x8AVX512(SB), NOSPLIT, $56-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
-	MOVQ    152(AX), CX
-	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -39379,7 +37054,7 @@ TEXT ·dTileByCol14x8AVX512(SB), NOSPLIT, $56-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x03, SI
 	MOVQ    80(AX), DI
@@ -39433,21 +37108,11 @@ tile:
 	PREFETCHT0 (R9)
 	ADDQ       R8, R9
 	PREFETCHT0 (R9)
-	MOVQ       32(SP), R9
-	MOVQ       176(AX), R10
-	SHLQ       $0x03, R10
-	MOVQ       96(AX), R12
-	SHRQ       $0x01, R12
-	MOVQ       184(AX), R11
-	CMPQ       R11, R12
-	CMOVQGT    R12, R11
-	SUBQ       R11, R12
-	MOVQ       R12, 48(SP)
-	TESTQ      R11, R11
-	JZ         idle
+	MOVQ       96(AX), R9
+	SHRQ       $0x01, R9
+	JZ         rest
 
 loop:
-	PREFETCHT1       (R9)
 	VMOVUPD          (DX), Z14
 	VFMADD231PD.BCST (CX), Z14, Z0
 	VFMADD231PD.BCST 8(CX), Z14, Z1
@@ -39480,20 +37145,12 @@ loop:
 	VFMADD231PD.BCST 104(CX)(SI*1), Z14, Z13
 	LEAQ             (DX)(DI*2), DX
 	LEAQ             (CX)(SI*2), CX
-	ADDQ             R10, R9
-	DECQ             R11
+	DECQ             R9
 	JNZ              loop
 
-	// the rounds that fetch nothing touch the argument block
-idle:
-	MOVQ             AX, R9
-	XORQ             R10, R10
-	MOVQ             48(SP), R11
-	MOVQ             $0x00000000, 48(SP)
-	TESTQ            R11, R11
-	JNZ              loop
-	MOVQ             96(AX), R11
-	TESTQ            $0x00000001, R11
+rest:
+	MOVQ             96(AX), R9
+	TESTQ            $0x00000001, R9
 	JZ               done
 	VMOVUPD          (DX), Z14
 	VFMADD231PD.BCST (CX), Z14, Z0
@@ -39515,7 +37172,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 216(AX), Z14
+	VBROADCASTSD 168(AX), Z14
 	VMULPD       Z14, Z0, Z0
 	VMULPD       Z14, Z1, Z1
 	VMULPD       Z14, Z2, Z2
@@ -39570,7 +37227,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 224(AX), Z14
+	VBROADCASTSD 176(AX), Z14
 	MOVQ         BX, DX
 	VFMADD231PD  (DX), Z14, K1, Z0
 	ADDQ         R8, DX
@@ -39635,7 +37292,7 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    40(SP), DX
+	MOVQ    32(SP), DX
 	MOVQ    $-1, R9
 	BZHIQ   CX, R9, R9
 	MOVQ    BX, CX
@@ -39736,22 +37393,19 @@ lower:
 	KMOVW   BX, K1
 	VMOVUPD Z13, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 
 stored:
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 8(SP)
-	MOVQ 192(AX), CX
+	MOVQ 152(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 16(SP)
-	MOVQ 200(AX), CX
+	MOVQ 160(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 24(SP)
-	MOVQ 208(AX), CX
-	SHLQ $0x03, CX
-	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -39759,7 +37413,7 @@ stored:
 
 // func dTileByRow1x16AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·dTileByRow1x16AVX512(SB), NOSPLIT, $56-8
+TEXT ·dTileByRow1x16AVX512(SB), NOSPLIT, $40-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -39769,8 +37423,6 @@ TEXT ·dTileByRow1x16AVX512(SB), NOSPLIT, $56-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
-	MOVQ    152(AX), CX
-	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -39778,7 +37430,7 @@ TEXT ·dTileByRow1x16AVX512(SB), NOSPLIT, $56-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 	MOVQ    72(AX), CX
 	SHLQ    $0x03, CX
 	MOVQ    80(AX), SI
@@ -39795,21 +37447,11 @@ tile:
 	MOVQ       BX, DI
 	PREFETCHT0 (DI)
 	PREFETCHT0 64(DI)
-	MOVQ       32(SP), DI
-	MOVQ       176(AX), R8
-	SHLQ       $0x03, R8
-	MOVQ       96(AX), R10
-	SHRQ       $0x01, R10
-	MOVQ       184(AX), R9
-	CMPQ       R9, R10
-	CMOVQGT    R10, R9
-	SUBQ       R9, R10
-	MOVQ       R10, 48(SP)
-	TESTQ      R9, R9
-	JZ         idle
+	MOVQ       96(AX), DI
+	SHRQ       $0x01, DI
+	JZ         rest
 
 loop:
-	PREFETCHT1   (DI)
 	VMOVUPD      (DX), Z2
 	VMOVUPD      64(DX), Z3
 	VBROADCASTSD (CX), Z4
@@ -39822,20 +37464,12 @@ loop:
 	VFMADD231PD  Z4, Z3, Z1
 	LEAQ         (DX)(SI*2), DX
 	ADDQ         $0x10, CX
-	ADDQ         R8, DI
-	DECQ         R9
+	DECQ         DI
 	JNZ          loop
 
-	// the rounds that fetch nothing touch the argument block
-idle:
-	MOVQ         AX, DI
-	XORQ         R8, R8
-	MOVQ         48(SP), R9
-	MOVQ         $0x00000000, 48(SP)
-	TESTQ        R9, R9
-	JNZ          loop
-	MOVQ         96(AX), R9
-	TESTQ        $0x00000001, R9
+rest:
+	MOVQ         96(AX), DI
+	TESTQ        $0x00000001, DI
 	JZ           done
 	VMOVUPD      (DX), Z2
 	VMOVUPD      64(DX), Z3
@@ -39847,7 +37481,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 216(AX), Z2
+	VBROADCASTSD 168(AX), Z2
 	VMULPD       Z2, Z0, Z0
 	VMULPD       Z2, Z1, Z1
 
@@ -39867,7 +37501,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 224(AX), Z2
+	VBROADCASTSD 176(AX), Z2
 	MOVQ         BX, DX
 	VFMADD231PD  (DX), Z2, K1, Z0
 	VFMADD231PD  64(DX), Z2, K2, Z1
@@ -39882,7 +37516,7 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    40(SP), DX
+	MOVQ    32(SP), DX
 	MOVQ    $-1, DI
 	BZHIQ   CX, DI, DI
 	MOVQ    BX, CX
@@ -39895,22 +37529,19 @@ lower:
 	VMOVUPD Z0, K1, (CX)
 	VMOVUPD Z1, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 
 stored:
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 8(SP)
-	MOVQ 192(AX), CX
+	MOVQ 152(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 16(SP)
-	MOVQ 200(AX), CX
+	MOVQ 160(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 24(SP)
-	MOVQ 208(AX), CX
-	SHLQ $0x03, CX
-	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -39918,7 +37549,7 @@ stored:
 
 // func dTileByRow2x16AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·dTileByRow2x16AVX512(SB), NOSPLIT, $56-8
+TEXT ·dTileByRow2x16AVX512(SB), NOSPLIT, $40-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -39928,8 +37559,6 @@ TEXT ·dTileByRow2x16AVX512(SB), NOSPLIT, $56-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
-	MOVQ    152(AX), CX
-	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -39937,7 +37566,7 @@ TEXT ·dTileByRow2x16AVX512(SB), NOSPLIT, $56-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x03, SI
 	MOVQ    80(AX), DI
@@ -39959,21 +37588,11 @@ tile:
 	ADDQ       R8, R9
 	PREFETCHT0 (R9)
 	PREFETCHT0 64(R9)
-	MOVQ       32(SP), R9
-	MOVQ       176(AX), R10
-	SHLQ       $0x03, R10
-	MOVQ       96(AX), R12
-	SHRQ       $0x01, R12
-	MOVQ       184(AX), R11
-	CMPQ       R11, R12
-	CMOVQGT    R12, R11
-	SUBQ       R11, R12
-	MOVQ       R12, 48(SP)
-	TESTQ      R11, R11
-	JZ         idle
+	MOVQ       96(AX), R9
+	SHRQ       $0x01, R9
+	JZ         rest
 
 loop:
-	PREFETCHT1   (R9)
 	VMOVUPD      (DX), Z4
 	VMOVUPD      64(DX), Z5
 	VBROADCASTSD (CX), Z6
@@ -39992,20 +37611,12 @@ loop:
 	VFMADD231PD  Z6, Z5, Z3
 	LEAQ         (DX)(DI*2), DX
 	ADDQ         $0x10, CX
-	ADDQ         R10, R9
-	DECQ         R11
+	DECQ         R9
 	JNZ          loop
 
-	// the rounds that fetch nothing touch the argument block
-idle:
-	MOVQ         AX, R9
-	XORQ         R10, R10
-	MOVQ         48(SP), R11
-	MOVQ         $0x00000000, 48(SP)
-	TESTQ        R11, R11
-	JNZ          loop
-	MOVQ         96(AX), R11
-	TESTQ        $0x00000001, R11
+rest:
+	MOVQ         96(AX), R9
+	TESTQ        $0x00000001, R9
 	JZ           done
 	VMOVUPD      (DX), Z4
 	VMOVUPD      64(DX), Z5
@@ -40020,7 +37631,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 216(AX), Z4
+	VBROADCASTSD 168(AX), Z4
 	VMULPD       Z4, Z0, Z0
 	VMULPD       Z4, Z1, Z1
 	VMULPD       Z4, Z2, Z2
@@ -40045,7 +37656,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 224(AX), Z4
+	VBROADCASTSD 176(AX), Z4
 	MOVQ         BX, DX
 	VFMADD231PD  (DX), Z4, K1, Z0
 	VFMADD231PD  64(DX), Z4, K2, Z1
@@ -40066,7 +37677,7 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    40(SP), DX
+	MOVQ    32(SP), DX
 	MOVQ    $-1, R9
 	BZHIQ   CX, R9, R9
 	MOVQ    BX, CX
@@ -40089,22 +37700,19 @@ lower:
 	VMOVUPD Z2, K1, (CX)
 	VMOVUPD Z3, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 
 stored:
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 8(SP)
-	MOVQ 192(AX), CX
+	MOVQ 152(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 16(SP)
-	MOVQ 200(AX), CX
+	MOVQ 160(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 24(SP)
-	MOVQ 208(AX), CX
-	SHLQ $0x03, CX
-	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -40112,7 +37720,7 @@ stored:
 
 // func dTileByRow3x16AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·dTileByRow3x16AVX512(SB), NOSPLIT, $56-8
+TEXT ·dTileByRow3x16AVX512(SB), NOSPLIT, $40-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -40122,8 +37730,6 @@ TEXT ·dTileByRow3x16AVX512(SB), NOSPLIT, $56-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
-	MOVQ    152(AX), CX
-	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -40131,7 +37737,7 @@ TEXT ·dTileByRow3x16AVX512(SB), NOSPLIT, $56-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x03, SI
 	MOVQ    80(AX), DI
@@ -40158,21 +37764,11 @@ tile:
 	ADDQ       R8, R9
 	PREFETCHT0 (R9)
 	PREFETCHT0 64(R9)
-	MOVQ       32(SP), R9
-	MOVQ       176(AX), R10
-	SHLQ       $0x03, R10
-	MOVQ       96(AX), R12
-	SHRQ       $0x01, R12
-	MOVQ       184(AX), R11
-	CMPQ       R11, R12
-	CMOVQGT    R12, R11
-	SUBQ       R11, R12
-	MOVQ       R12, 48(SP)
-	TESTQ      R11, R11
-	JZ         idle
+	MOVQ       96(AX), R9
+	SHRQ       $0x01, R9
+	JZ         rest
 
 loop:
-	PREFETCHT1   (R9)
 	VMOVUPD      (DX), Z6
 	VMOVUPD      64(DX), Z7
 	VBROADCASTSD (CX), Z8
@@ -40197,20 +37793,12 @@ loop:
 	VFMADD231PD  Z8, Z7, Z5
 	LEAQ         (DX)(DI*2), DX
 	ADDQ         $0x10, CX
-	ADDQ         R10, R9
-	DECQ         R11
+	DECQ         R9
 	JNZ          loop
 
-	// the rounds that fetch nothing touch the argument block
-idle:
-	MOVQ         AX, R9
-	XORQ         R10, R10
-	MOVQ         48(SP), R11
-	MOVQ         $0x00000000, 48(SP)
-	TESTQ        R11, R11
-	JNZ          loop
-	MOVQ         96(AX), R11
-	TESTQ        $0x00000001, R11
+rest:
+	MOVQ         96(AX), R9
+	TESTQ        $0x00000001, R9
 	JZ           done
 	VMOVUPD      (DX), Z6
 	VMOVUPD      64(DX), Z7
@@ -40228,7 +37816,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 216(AX), Z6
+	VBROADCASTSD 168(AX), Z6
 	VMULPD       Z6, Z0, Z0
 	VMULPD       Z6, Z1, Z1
 	VMULPD       Z6, Z2, Z2
@@ -40258,7 +37846,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 224(AX), Z6
+	VBROADCASTSD 176(AX), Z6
 	MOVQ         BX, DX
 	VFMADD231PD  (DX), Z6, K1, Z0
 	VFMADD231PD  64(DX), Z6, K2, Z1
@@ -40285,7 +37873,7 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    40(SP), DX
+	MOVQ    32(SP), DX
 	MOVQ    $-1, R9
 	BZHIQ   CX, R9, R9
 	MOVQ    BX, CX
@@ -40318,22 +37906,19 @@ lower:
 	VMOVUPD Z4, K1, (CX)
 	VMOVUPD Z5, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 
 stored:
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 8(SP)
-	MOVQ 192(AX), CX
+	MOVQ 152(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 16(SP)
-	MOVQ 200(AX), CX
+	MOVQ 160(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 24(SP)
-	MOVQ 208(AX), CX
-	SHLQ $0x03, CX
-	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -40341,7 +37926,7 @@ stored:
 
 // func dTileByRow4x16AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·dTileByRow4x16AVX512(SB), NOSPLIT, $56-8
+TEXT ·dTileByRow4x16AVX512(SB), NOSPLIT, $40-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -40351,8 +37936,6 @@ TEXT ·dTileByRow4x16AVX512(SB), NOSPLIT, $56-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
-	MOVQ    152(AX), CX
-	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -40360,7 +37943,7 @@ TEXT ·dTileByRow4x16AVX512(SB), NOSPLIT, $56-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x03, SI
 	MOVQ    80(AX), DI
@@ -40393,21 +37976,11 @@ tile:
 	ADDQ       R8, R10
 	PREFETCHT0 (R10)
 	PREFETCHT0 64(R10)
-	MOVQ       32(SP), R10
-	MOVQ       176(AX), R11
-	SHLQ       $0x03, R11
-	MOVQ       96(AX), R13
-	SHRQ       $0x01, R13
-	MOVQ       184(AX), R12
-	CMPQ       R12, R13
-	CMOVQGT    R13, R12
-	SUBQ       R12, R13
-	MOVQ       R13, 48(SP)
-	TESTQ      R12, R12
-	JZ         idle
+	MOVQ       96(AX), R10
+	SHRQ       $0x01, R10
+	JZ         rest
 
 loop:
-	PREFETCHT1   (R10)
 	VMOVUPD      (DX), Z8
 	VMOVUPD      64(DX), Z9
 	VBROADCASTSD (CX), Z10
@@ -40438,20 +38011,12 @@ loop:
 	VFMADD231PD  Z10, Z9, Z7
 	LEAQ         (DX)(DI*2), DX
 	ADDQ         $0x10, CX
-	ADDQ         R11, R10
-	DECQ         R12
+	DECQ         R10
 	JNZ          loop
 
-	// the rounds that fetch nothing touch the argument block
-idle:
-	MOVQ         AX, R10
-	XORQ         R11, R11
-	MOVQ         48(SP), R12
-	MOVQ         $0x00000000, 48(SP)
-	TESTQ        R12, R12
-	JNZ          loop
-	MOVQ         96(AX), R12
-	TESTQ        $0x00000001, R12
+rest:
+	MOVQ         96(AX), R10
+	TESTQ        $0x00000001, R10
 	JZ           done
 	VMOVUPD      (DX), Z8
 	VMOVUPD      64(DX), Z9
@@ -40472,7 +38037,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 216(AX), Z8
+	VBROADCASTSD 168(AX), Z8
 	VMULPD       Z8, Z0, Z0
 	VMULPD       Z8, Z1, Z1
 	VMULPD       Z8, Z2, Z2
@@ -40507,7 +38072,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 224(AX), Z8
+	VBROADCASTSD 176(AX), Z8
 	MOVQ         BX, DX
 	VFMADD231PD  (DX), Z8, K1, Z0
 	VFMADD231PD  64(DX), Z8, K2, Z1
@@ -40540,7 +38105,7 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    40(SP), DX
+	MOVQ    32(SP), DX
 	MOVQ    $-1, R10
 	BZHIQ   CX, R10, R10
 	MOVQ    BX, CX
@@ -40583,22 +38148,19 @@ lower:
 	VMOVUPD Z6, K1, (CX)
 	VMOVUPD Z7, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 
 stored:
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 8(SP)
-	MOVQ 192(AX), CX
+	MOVQ 152(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 16(SP)
-	MOVQ 200(AX), CX
+	MOVQ 160(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 24(SP)
-	MOVQ 208(AX), CX
-	SHLQ $0x03, CX
-	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -40606,7 +38168,7 @@ stored:
 
 // func dTileByRow5x16AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·dTileByRow5x16AVX512(SB), NOSPLIT, $56-8
+TEXT ·dTileByRow5x16AVX512(SB), NOSPLIT, $40-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -40616,8 +38178,6 @@ TEXT ·dTileByRow5x16AVX512(SB), NOSPLIT, $56-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
-	MOVQ    152(AX), CX
-	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -40625,7 +38185,7 @@ TEXT ·dTileByRow5x16AVX512(SB), NOSPLIT, $56-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x03, SI
 	MOVQ    80(AX), DI
@@ -40663,21 +38223,11 @@ tile:
 	ADDQ       R8, R10
 	PREFETCHT0 (R10)
 	PREFETCHT0 64(R10)
-	MOVQ       32(SP), R10
-	MOVQ       176(AX), R11
-	SHLQ       $0x03, R11
-	MOVQ       96(AX), R13
-	SHRQ       $0x01, R13
-	MOVQ       184(AX), R12
-	CMPQ       R12, R13
-	CMOVQGT    R13, R12
-	SUBQ       R12, R13
-	MOVQ       R13, 48(SP)
-	TESTQ      R12, R12
-	JZ         idle
+	MOVQ       96(AX), R10
+	SHRQ       $0x01, R10
+	JZ         rest
 
 loop:
-	PREFETCHT1   (R10)
 	VMOVUPD      (DX), Z10
 	VMOVUPD      64(DX), Z11
 	VBROADCASTSD (CX), Z12
@@ -40714,20 +38264,12 @@ loop:
 	VFMADD231PD  Z12, Z11, Z9
 	LEAQ         (DX)(DI*2), DX
 	ADDQ         $0x10, CX
-	ADDQ         R11, R10
-	DECQ         R12
+	DECQ         R10
 	JNZ          loop
 
-	// the rounds that fetch nothing touch the argument block
-idle:
-	MOVQ         AX, R10
-	XORQ         R11, R11
-	MOVQ         48(SP), R12
-	MOVQ         $0x00000000, 48(SP)
-	TESTQ        R12, R12
-	JNZ          loop
-	MOVQ         96(AX), R12
-	TESTQ        $0x00000001, R12
+rest:
+	MOVQ         96(AX), R10
+	TESTQ        $0x00000001, R10
 	JZ           done
 	VMOVUPD      (DX), Z10
 	VMOVUPD      64(DX), Z11
@@ -40751,7 +38293,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 216(AX), Z10
+	VBROADCASTSD 168(AX), Z10
 	VMULPD       Z10, Z0, Z0
 	VMULPD       Z10, Z1, Z1
 	VMULPD       Z10, Z2, Z2
@@ -40791,7 +38333,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 224(AX), Z10
+	VBROADCASTSD 176(AX), Z10
 	MOVQ         BX, DX
 	VFMADD231PD  (DX), Z10, K1, Z0
 	VFMADD231PD  64(DX), Z10, K2, Z1
@@ -40830,7 +38372,7 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    40(SP), DX
+	MOVQ    32(SP), DX
 	MOVQ    $-1, R10
 	BZHIQ   CX, R10, R10
 	MOVQ    BX, CX
@@ -40883,22 +38425,19 @@ lower:
 	VMOVUPD Z8, K1, (CX)
 	VMOVUPD Z9, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 
 stored:
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 8(SP)
-	MOVQ 192(AX), CX
+	MOVQ 152(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 16(SP)
-	MOVQ 200(AX), CX
+	MOVQ 160(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 24(SP)
-	MOVQ 208(AX), CX
-	SHLQ $0x03, CX
-	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -40906,7 +38445,7 @@ stored:
 
 // func dTileByRow6x16AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·dTileByRow6x16AVX512(SB), NOSPLIT, $56-8
+TEXT ·dTileByRow6x16AVX512(SB), NOSPLIT, $40-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -40916,8 +38455,6 @@ TEXT ·dTileByRow6x16AVX512(SB), NOSPLIT, $56-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
-	MOVQ    152(AX), CX
-	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -40925,7 +38462,7 @@ TEXT ·dTileByRow6x16AVX512(SB), NOSPLIT, $56-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x03, SI
 	MOVQ    80(AX), DI
@@ -40970,21 +38507,11 @@ tile:
 	ADDQ       R8, R11
 	PREFETCHT0 (R11)
 	PREFETCHT0 64(R11)
-	MOVQ       32(SP), R11
-	MOVQ       176(AX), R12
-	SHLQ       $0x03, R12
-	MOVQ       96(AX), R14
-	SHRQ       $0x01, R14
-	MOVQ       184(AX), R13
-	CMPQ       R13, R14
-	CMOVQGT    R14, R13
-	SUBQ       R13, R14
-	MOVQ       R14, 48(SP)
-	TESTQ      R13, R13
-	JZ         idle
+	MOVQ       96(AX), R11
+	SHRQ       $0x01, R11
+	JZ         rest
 
 loop:
-	PREFETCHT1   (R11)
 	VMOVUPD      (DX), Z12
 	VMOVUPD      64(DX), Z13
 	VBROADCASTSD (CX), Z14
@@ -41028,20 +38555,12 @@ loop:
 	LEAQ         (DX)(DI*2), DX
 	ADDQ         $0x10, CX
 	ADDQ         $0x10, R10
-	ADDQ         R12, R11
-	DECQ         R13
+	DECQ         R11
 	JNZ          loop
 
-	// the rounds that fetch nothing touch the argument block
-idle:
-	MOVQ         AX, R11
-	XORQ         R12, R12
-	MOVQ         48(SP), R13
-	MOVQ         $0x00000000, 48(SP)
-	TESTQ        R13, R13
-	JNZ          loop
-	MOVQ         96(AX), R13
-	TESTQ        $0x00000001, R13
+rest:
+	MOVQ         96(AX), R11
+	TESTQ        $0x00000001, R11
 	JZ           done
 	VMOVUPD      (DX), Z12
 	VMOVUPD      64(DX), Z13
@@ -41068,7 +38587,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 216(AX), Z12
+	VBROADCASTSD 168(AX), Z12
 	VMULPD       Z12, Z0, Z0
 	VMULPD       Z12, Z1, Z1
 	VMULPD       Z12, Z2, Z2
@@ -41113,7 +38632,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 224(AX), Z12
+	VBROADCASTSD 176(AX), Z12
 	MOVQ         BX, DX
 	VFMADD231PD  (DX), Z12, K1, Z0
 	VFMADD231PD  64(DX), Z12, K2, Z1
@@ -41158,7 +38677,7 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    40(SP), DX
+	MOVQ    32(SP), DX
 	MOVQ    $-1, R10
 	BZHIQ   CX, R10, R10
 	MOVQ    BX, CX
@@ -41221,22 +38740,19 @@ lower:
 	VMOVUPD Z10, K1, (CX)
 	VMOVUPD Z11, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 
 stored:
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 8(SP)
-	MOVQ 192(AX), CX
+	MOVQ 152(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 16(SP)
-	MOVQ 200(AX), CX
+	MOVQ 160(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 24(SP)
-	MOVQ 208(AX), CX
-	SHLQ $0x03, CX
-	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -41244,7 +38760,7 @@ stored:
 
 // func dTileByRow7x16AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·dTileByRow7x16AVX512(SB), NOSPLIT, $56-8
+TEXT ·dTileByRow7x16AVX512(SB), NOSPLIT, $40-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -41254,8 +38770,6 @@ TEXT ·dTileByRow7x16AVX512(SB), NOSPLIT, $56-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
-	MOVQ    152(AX), CX
-	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -41263,7 +38777,7 @@ TEXT ·dTileByRow7x16AVX512(SB), NOSPLIT, $56-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x03, SI
 	MOVQ    80(AX), DI
@@ -41313,21 +38827,11 @@ tile:
 	ADDQ       R8, R11
 	PREFETCHT0 (R11)
 	PREFETCHT0 64(R11)
-	MOVQ       32(SP), R11
-	MOVQ       176(AX), R12
-	SHLQ       $0x03, R12
-	MOVQ       96(AX), R14
-	SHRQ       $0x01, R14
-	MOVQ       184(AX), R13
-	CMPQ       R13, R14
-	CMOVQGT    R14, R13
-	SUBQ       R13, R14
-	MOVQ       R14, 48(SP)
-	TESTQ      R13, R13
-	JZ         idle
+	MOVQ       96(AX), R11
+	SHRQ       $0x01, R11
+	JZ         rest
 
 loop:
-	PREFETCHT1   (R11)
 	VMOVUPD      (DX), Z14
 	VMOVUPD      64(DX), Z15
 	VBROADCASTSD (CX), Z16
@@ -41377,20 +38881,12 @@ loop:
 	LEAQ         (DX)(DI*2), DX
 	ADDQ         $0x10, CX
 	ADDQ         $0x10, R10
-	ADDQ         R12, R11
-	DECQ         R13
+	DECQ         R11
 	JNZ          loop
 
-	// the rounds that fetch nothing touch the argument block
-idle:
-	MOVQ         AX, R11
-	XORQ         R12, R12
-	MOVQ         48(SP), R13
-	MOVQ         $0x00000000, 48(SP)
-	TESTQ        R13, R13
-	JNZ          loop
-	MOVQ         96(AX), R13
-	TESTQ        $0x00000001, R13
+rest:
+	MOVQ         96(AX), R11
+	TESTQ        $0x00000001, R11
 	JZ           done
 	VMOVUPD      (DX), Z14
 	VMOVUPD      64(DX), Z15
@@ -41420,7 +38916,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 216(AX), Z14
+	VBROADCASTSD 168(AX), Z14
 	VMULPD       Z14, Z0, Z0
 	VMULPD       Z14, Z1, Z1
 	VMULPD       Z14, Z2, Z2
@@ -41470,7 +38966,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 224(AX), Z14
+	VBROADCASTSD 176(AX), Z14
 	MOVQ         BX, DX
 	VFMADD231PD  (DX), Z14, K1, Z0
 	VFMADD231PD  64(DX), Z14, K2, Z1
@@ -41521,7 +39017,7 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    40(SP), DX
+	MOVQ    32(SP), DX
 	MOVQ    $-1, R10
 	BZHIQ   CX, R10, R10
 	MOVQ    BX, CX
@@ -41594,22 +39090,19 @@ lower:
 	VMOVUPD Z12, K1, (CX)
 	VMOVUPD Z13, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 
 stored:
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 8(SP)
-	MOVQ 192(AX), CX
+	MOVQ 152(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 16(SP)
-	MOVQ 200(AX), CX
+	MOVQ 160(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 24(SP)
-	MOVQ 208(AX), CX
-	SHLQ $0x03, CX
-	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -41617,7 +39110,7 @@ stored:
 
 // func dTileByRow8x16AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·dTileByRow8x16AVX512(SB), NOSPLIT, $56-8
+TEXT ·dTileByRow8x16AVX512(SB), NOSPLIT, $40-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -41627,8 +39120,6 @@ TEXT ·dTileByRow8x16AVX512(SB), NOSPLIT, $56-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
-	MOVQ    152(AX), CX
-	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -41636,7 +39127,7 @@ TEXT ·dTileByRow8x16AVX512(SB), NOSPLIT, $56-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x03, SI
 	MOVQ    80(AX), DI
@@ -41691,21 +39182,11 @@ tile:
 	ADDQ       R8, R11
 	PREFETCHT0 (R11)
 	PREFETCHT0 64(R11)
-	MOVQ       32(SP), R11
-	MOVQ       176(AX), R12
-	SHLQ       $0x03, R12
-	MOVQ       96(AX), R14
-	SHRQ       $0x01, R14
-	MOVQ       184(AX), R13
-	CMPQ       R13, R14
-	CMOVQGT    R14, R13
-	SUBQ       R13, R14
-	MOVQ       R14, 48(SP)
-	TESTQ      R13, R13
-	JZ         idle
+	MOVQ       96(AX), R11
+	SHRQ       $0x01, R11
+	JZ         rest
 
 loop:
-	PREFETCHT1   (R11)
 	VMOVUPD      (DX), Z16
 	VMOVUPD      64(DX), Z17
 	VBROADCASTSD (CX), Z18
@@ -41761,20 +39242,12 @@ loop:
 	LEAQ         (DX)(DI*2), DX
 	ADDQ         $0x10, CX
 	ADDQ         $0x10, R10
-	ADDQ         R12, R11
-	DECQ         R13
+	DECQ         R11
 	JNZ          loop
 
-	// the rounds that fetch nothing touch the argument block
-idle:
-	MOVQ         AX, R11
-	XORQ         R12, R12
-	MOVQ         48(SP), R13
-	MOVQ         $0x00000000, 48(SP)
-	TESTQ        R13, R13
-	JNZ          loop
-	MOVQ         96(AX), R13
-	TESTQ        $0x00000001, R13
+rest:
+	MOVQ         96(AX), R11
+	TESTQ        $0x00000001, R11
 	JZ           done
 	VMOVUPD      (DX), Z16
 	VMOVUPD      64(DX), Z17
@@ -41807,7 +39280,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 216(AX), Z16
+	VBROADCASTSD 168(AX), Z16
 	VMULPD       Z16, Z0, Z0
 	VMULPD       Z16, Z1, Z1
 	VMULPD       Z16, Z2, Z2
@@ -41862,7 +39335,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 224(AX), Z16
+	VBROADCASTSD 176(AX), Z16
 	MOVQ         BX, DX
 	VFMADD231PD  (DX), Z16, K1, Z0
 	VFMADD231PD  64(DX), Z16, K2, Z1
@@ -41919,7 +39392,7 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    40(SP), DX
+	MOVQ    32(SP), DX
 	MOVQ    $-1, R10
 	BZHIQ   CX, R10, R10
 	MOVQ    BX, CX
@@ -42002,22 +39475,19 @@ lower:
 	VMOVUPD Z14, K1, (CX)
 	VMOVUPD Z15, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 
 stored:
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 8(SP)
-	MOVQ 192(AX), CX
+	MOVQ 152(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 16(SP)
-	MOVQ 200(AX), CX
+	MOVQ 160(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 24(SP)
-	MOVQ 208(AX), CX
-	SHLQ $0x03, CX
-	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -42025,7 +39495,7 @@ stored:
 
 // func dTileByRow9x16AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·dTileByRow9x16AVX512(SB), NOSPLIT, $56-8
+TEXT ·dTileByRow9x16AVX512(SB), NOSPLIT, $40-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -42035,8 +39505,6 @@ TEXT ·dTileByRow9x16AVX512(SB), NOSPLIT, $56-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
-	MOVQ    152(AX), CX
-	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -42044,7 +39512,7 @@ TEXT ·dTileByRow9x16AVX512(SB), NOSPLIT, $56-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x03, SI
 	MOVQ    80(AX), DI
@@ -42104,21 +39572,11 @@ tile:
 	ADDQ       R8, R11
 	PREFETCHT0 (R11)
 	PREFETCHT0 64(R11)
-	MOVQ       32(SP), R11
-	MOVQ       176(AX), R12
-	SHLQ       $0x03, R12
-	MOVQ       96(AX), R14
-	SHRQ       $0x01, R14
-	MOVQ       184(AX), R13
-	CMPQ       R13, R14
-	CMOVQGT    R14, R13
-	SUBQ       R13, R14
-	MOVQ       R14, 48(SP)
-	TESTQ      R13, R13
-	JZ         idle
+	MOVQ       96(AX), R11
+	SHRQ       $0x01, R11
+	JZ         rest
 
 loop:
-	PREFETCHT1   (R11)
 	VMOVUPD      (DX), Z18
 	VMOVUPD      64(DX), Z19
 	VBROADCASTSD (CX), Z20
@@ -42180,20 +39638,12 @@ loop:
 	LEAQ         (DX)(DI*2), DX
 	ADDQ         $0x10, CX
 	ADDQ         $0x10, R10
-	ADDQ         R12, R11
-	DECQ         R13
+	DECQ         R11
 	JNZ          loop
 
-	// the rounds that fetch nothing touch the argument block
-idle:
-	MOVQ         AX, R11
-	XORQ         R12, R12
-	MOVQ         48(SP), R13
-	MOVQ         $0x00000000, 48(SP)
-	TESTQ        R13, R13
-	JNZ          loop
-	MOVQ         96(AX), R13
-	TESTQ        $0x00000001, R13
+rest:
+	MOVQ         96(AX), R11
+	TESTQ        $0x00000001, R11
 	JZ           done
 	VMOVUPD      (DX), Z18
 	VMOVUPD      64(DX), Z19
@@ -42229,7 +39679,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 216(AX), Z18
+	VBROADCASTSD 168(AX), Z18
 	VMULPD       Z18, Z0, Z0
 	VMULPD       Z18, Z1, Z1
 	VMULPD       Z18, Z2, Z2
@@ -42289,7 +39739,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 224(AX), Z18
+	VBROADCASTSD 176(AX), Z18
 	MOVQ         BX, DX
 	VFMADD231PD  (DX), Z18, K1, Z0
 	VFMADD231PD  64(DX), Z18, K2, Z1
@@ -42352,7 +39802,7 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    40(SP), DX
+	MOVQ    32(SP), DX
 	MOVQ    $-1, R10
 	BZHIQ   CX, R10, R10
 	MOVQ    BX, CX
@@ -42445,22 +39895,19 @@ lower:
 	VMOVUPD Z16, K1, (CX)
 	VMOVUPD Z17, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 
 stored:
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 8(SP)
-	MOVQ 192(AX), CX
+	MOVQ 152(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 16(SP)
-	MOVQ 200(AX), CX
+	MOVQ 160(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 24(SP)
-	MOVQ 208(AX), CX
-	SHLQ $0x03, CX
-	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -42468,7 +39915,7 @@ stored:
 
 // func dTileByRow10x16AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·dTileByRow10x16AVX512(SB), NOSPLIT, $56-8
+TEXT ·dTileByRow10x16AVX512(SB), NOSPLIT, $40-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -42478,8 +39925,6 @@ TEXT ·dTileByRow10x16AVX512(SB), NOSPLIT, $56-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
-	MOVQ    152(AX), CX
-	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -42487,7 +39932,7 @@ TEXT ·dTileByRow10x16AVX512(SB), NOSPLIT, $56-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x03, SI
 	MOVQ    80(AX), DI
@@ -42552,21 +39997,11 @@ tile:
 	ADDQ       R8, R11
 	PREFETCHT0 (R11)
 	PREFETCHT0 64(R11)
-	MOVQ       32(SP), R11
-	MOVQ       176(AX), R12
-	SHLQ       $0x03, R12
-	MOVQ       96(AX), R14
-	SHRQ       $0x01, R14
-	MOVQ       184(AX), R13
-	CMPQ       R13, R14
-	CMOVQGT    R14, R13
-	SUBQ       R13, R14
-	MOVQ       R14, 48(SP)
-	TESTQ      R13, R13
-	JZ         idle
+	MOVQ       96(AX), R11
+	SHRQ       $0x01, R11
+	JZ         rest
 
 loop:
-	PREFETCHT1   (R11)
 	VMOVUPD      (DX), Z20
 	VMOVUPD      64(DX), Z21
 	VBROADCASTSD (CX), Z22
@@ -42634,20 +40069,12 @@ loop:
 	LEAQ         (DX)(DI*2), DX
 	ADDQ         $0x10, CX
 	ADDQ         $0x10, R10
-	ADDQ         R12, R11
-	DECQ         R13
+	DECQ         R11
 	JNZ          loop
 
-	// the rounds that fetch nothing touch the argument block
-idle:
-	MOVQ         AX, R11
-	XORQ         R12, R12
-	MOVQ         48(SP), R13
-	MOVQ         $0x00000000, 48(SP)
-	TESTQ        R13, R13
-	JNZ          loop
-	MOVQ         96(AX), R13
-	TESTQ        $0x00000001, R13
+rest:
+	MOVQ         96(AX), R11
+	TESTQ        $0x00000001, R11
 	JZ           done
 	VMOVUPD      (DX), Z20
 	VMOVUPD      64(DX), Z21
@@ -42686,7 +40113,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 216(AX), Z20
+	VBROADCASTSD 168(AX), Z20
 	VMULPD       Z20, Z0, Z0
 	VMULPD       Z20, Z1, Z1
 	VMULPD       Z20, Z2, Z2
@@ -42751,7 +40178,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 224(AX), Z20
+	VBROADCASTSD 176(AX), Z20
 	MOVQ         BX, DX
 	VFMADD231PD  (DX), Z20, K1, Z0
 	VFMADD231PD  64(DX), Z20, K2, Z1
@@ -42820,7 +40247,7 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    40(SP), DX
+	MOVQ    32(SP), DX
 	MOVQ    $-1, R10
 	BZHIQ   CX, R10, R10
 	MOVQ    BX, CX
@@ -42923,22 +40350,19 @@ lower:
 	VMOVUPD Z18, K1, (CX)
 	VMOVUPD Z19, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 
 stored:
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 8(SP)
-	MOVQ 192(AX), CX
+	MOVQ 152(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 16(SP)
-	MOVQ 200(AX), CX
+	MOVQ 160(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 24(SP)
-	MOVQ 208(AX), CX
-	SHLQ $0x03, CX
-	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -42946,7 +40370,7 @@ stored:
 
 // func dTileByRow11x16AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·dTileByRow11x16AVX512(SB), NOSPLIT, $56-8
+TEXT ·dTileByRow11x16AVX512(SB), NOSPLIT, $40-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -42956,8 +40380,6 @@ TEXT ·dTileByRow11x16AVX512(SB), NOSPLIT, $56-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
-	MOVQ    152(AX), CX
-	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -42965,7 +40387,7 @@ TEXT ·dTileByRow11x16AVX512(SB), NOSPLIT, $56-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x03, SI
 	MOVQ    80(AX), DI
@@ -43037,21 +40459,11 @@ tile:
 	ADDQ       R8, R12
 	PREFETCHT0 (R12)
 	PREFETCHT0 64(R12)
-	MOVQ       32(SP), R12
-	MOVQ       176(AX), R13
-	SHLQ       $0x03, R13
-	MOVQ       96(AX), R15
-	SHRQ       $0x01, R15
-	MOVQ       184(AX), R14
-	CMPQ       R14, R15
-	CMOVQGT    R15, R14
-	SUBQ       R14, R15
-	MOVQ       R15, 48(SP)
-	TESTQ      R14, R14
-	JZ         idle
+	MOVQ       96(AX), R12
+	SHRQ       $0x01, R12
+	JZ         rest
 
 loop:
-	PREFETCHT1   (R12)
 	VMOVUPD      (DX), Z22
 	VMOVUPD      64(DX), Z23
 	VBROADCASTSD (CX), Z24
@@ -43126,20 +40538,12 @@ loop:
 	ADDQ         $0x10, CX
 	ADDQ         $0x10, R10
 	ADDQ         $0x10, R11
-	ADDQ         R13, R12
-	DECQ         R14
+	DECQ         R12
 	JNZ          loop
 
-	// the rounds that fetch nothing touch the argument block
-idle:
-	MOVQ         AX, R12
-	XORQ         R13, R13
-	MOVQ         48(SP), R14
-	MOVQ         $0x00000000, 48(SP)
-	TESTQ        R14, R14
-	JNZ          loop
-	MOVQ         96(AX), R14
-	TESTQ        $0x00000001, R14
+rest:
+	MOVQ         96(AX), R12
+	TESTQ        $0x00000001, R12
 	JZ           done
 	VMOVUPD      (DX), Z22
 	VMOVUPD      64(DX), Z23
@@ -43181,7 +40585,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 216(AX), Z22
+	VBROADCASTSD 168(AX), Z22
 	VMULPD       Z22, Z0, Z0
 	VMULPD       Z22, Z1, Z1
 	VMULPD       Z22, Z2, Z2
@@ -43251,7 +40655,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 224(AX), Z22
+	VBROADCASTSD 176(AX), Z22
 	MOVQ         BX, DX
 	VFMADD231PD  (DX), Z22, K1, Z0
 	VFMADD231PD  64(DX), Z22, K2, Z1
@@ -43326,7 +40730,7 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    40(SP), DX
+	MOVQ    32(SP), DX
 	MOVQ    $-1, R10
 	BZHIQ   CX, R10, R10
 	MOVQ    BX, CX
@@ -43439,22 +40843,19 @@ lower:
 	VMOVUPD Z20, K1, (CX)
 	VMOVUPD Z21, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 
 stored:
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 8(SP)
-	MOVQ 192(AX), CX
+	MOVQ 152(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 16(SP)
-	MOVQ 200(AX), CX
+	MOVQ 160(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 24(SP)
-	MOVQ 208(AX), CX
-	SHLQ $0x03, CX
-	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -43462,7 +40863,7 @@ stored:
 
 // func dTileByRow12x16AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·dTileByRow12x16AVX512(SB), NOSPLIT, $56-8
+TEXT ·dTileByRow12x16AVX512(SB), NOSPLIT, $40-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -43472,8 +40873,6 @@ TEXT ·dTileByRow12x16AVX512(SB), NOSPLIT, $56-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
-	MOVQ    152(AX), CX
-	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -43481,7 +40880,7 @@ TEXT ·dTileByRow12x16AVX512(SB), NOSPLIT, $56-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x03, SI
 	MOVQ    80(AX), DI
@@ -43558,21 +40957,11 @@ tile:
 	ADDQ       R8, R12
 	PREFETCHT0 (R12)
 	PREFETCHT0 64(R12)
-	MOVQ       32(SP), R12
-	MOVQ       176(AX), R13
-	SHLQ       $0x03, R13
-	MOVQ       96(AX), R15
-	SHRQ       $0x01, R15
-	MOVQ       184(AX), R14
-	CMPQ       R14, R15
-	CMOVQGT    R15, R14
-	SUBQ       R14, R15
-	MOVQ       R15, 48(SP)
-	TESTQ      R14, R14
-	JZ         idle
+	MOVQ       96(AX), R12
+	SHRQ       $0x01, R12
+	JZ         rest
 
 loop:
-	PREFETCHT1   (R12)
 	VMOVUPD      (DX), Z24
 	VMOVUPD      64(DX), Z25
 	VBROADCASTSD (CX), Z26
@@ -43653,20 +41042,12 @@ loop:
 	ADDQ         $0x10, CX
 	ADDQ         $0x10, R10
 	ADDQ         $0x10, R11
-	ADDQ         R13, R12
-	DECQ         R14
+	DECQ         R12
 	JNZ          loop
 
-	// the rounds that fetch nothing touch the argument block
-idle:
-	MOVQ         AX, R12
-	XORQ         R13, R13
-	MOVQ         48(SP), R14
-	MOVQ         $0x00000000, 48(SP)
-	TESTQ        R14, R14
-	JNZ          loop
-	MOVQ         96(AX), R14
-	TESTQ        $0x00000001, R14
+rest:
+	MOVQ         96(AX), R12
+	TESTQ        $0x00000001, R12
 	JZ           done
 	VMOVUPD      (DX), Z24
 	VMOVUPD      64(DX), Z25
@@ -43711,7 +41092,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 216(AX), Z24
+	VBROADCASTSD 168(AX), Z24
 	VMULPD       Z24, Z0, Z0
 	VMULPD       Z24, Z1, Z1
 	VMULPD       Z24, Z2, Z2
@@ -43786,7 +41167,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 224(AX), Z24
+	VBROADCASTSD 176(AX), Z24
 	MOVQ         BX, DX
 	VFMADD231PD  (DX), Z24, K1, Z0
 	VFMADD231PD  64(DX), Z24, K2, Z1
@@ -43867,7 +41248,7 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    40(SP), DX
+	MOVQ    32(SP), DX
 	MOVQ    $-1, R10
 	BZHIQ   CX, R10, R10
 	MOVQ    BX, CX
@@ -43990,22 +41371,19 @@ lower:
 	VMOVUPD Z22, K1, (CX)
 	VMOVUPD Z23, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 
 stored:
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 8(SP)
-	MOVQ 192(AX), CX
+	MOVQ 152(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 16(SP)
-	MOVQ 200(AX), CX
+	MOVQ 160(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 24(SP)
-	MOVQ 208(AX), CX
-	SHLQ $0x03, CX
-	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -44013,7 +41391,7 @@ stored:
 
 // func dTileByRow13x16AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·dTileByRow13x16AVX512(SB), NOSPLIT, $56-8
+TEXT ·dTileByRow13x16AVX512(SB), NOSPLIT, $40-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -44023,8 +41401,6 @@ TEXT ·dTileByRow13x16AVX512(SB), NOSPLIT, $56-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
-	MOVQ    152(AX), CX
-	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -44032,7 +41408,7 @@ TEXT ·dTileByRow13x16AVX512(SB), NOSPLIT, $56-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x03, SI
 	MOVQ    80(AX), DI
@@ -44114,21 +41490,11 @@ tile:
 	ADDQ       R8, R12
 	PREFETCHT0 (R12)
 	PREFETCHT0 64(R12)
-	MOVQ       32(SP), R12
-	MOVQ       176(AX), R13
-	SHLQ       $0x03, R13
-	MOVQ       96(AX), R15
-	SHRQ       $0x01, R15
-	MOVQ       184(AX), R14
-	CMPQ       R14, R15
-	CMOVQGT    R15, R14
-	SUBQ       R14, R15
-	MOVQ       R15, 48(SP)
-	TESTQ      R14, R14
-	JZ         idle
+	MOVQ       96(AX), R12
+	SHRQ       $0x01, R12
+	JZ         rest
 
 loop:
-	PREFETCHT1   (R12)
 	VMOVUPD      (DX), Z26
 	VMOVUPD      64(DX), Z27
 	VBROADCASTSD (CX), Z28
@@ -44215,20 +41581,12 @@ loop:
 	ADDQ         $0x10, CX
 	ADDQ         $0x10, R10
 	ADDQ         $0x10, R11
-	ADDQ         R13, R12
-	DECQ         R14
+	DECQ         R12
 	JNZ          loop
 
-	// the rounds that fetch nothing touch the argument block
-idle:
-	MOVQ         AX, R12
-	XORQ         R13, R13
-	MOVQ         48(SP), R14
-	MOVQ         $0x00000000, 48(SP)
-	TESTQ        R14, R14
-	JNZ          loop
-	MOVQ         96(AX), R14
-	TESTQ        $0x00000001, R14
+rest:
+	MOVQ         96(AX), R12
+	TESTQ        $0x00000001, R12
 	JZ           done
 	VMOVUPD      (DX), Z26
 	VMOVUPD      64(DX), Z27
@@ -44276,7 +41634,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 216(AX), Z26
+	VBROADCASTSD 168(AX), Z26
 	VMULPD       Z26, Z0, Z0
 	VMULPD       Z26, Z1, Z1
 	VMULPD       Z26, Z2, Z2
@@ -44356,7 +41714,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 224(AX), Z26
+	VBROADCASTSD 176(AX), Z26
 	MOVQ         BX, DX
 	VFMADD231PD  (DX), Z26, K1, Z0
 	VFMADD231PD  64(DX), Z26, K2, Z1
@@ -44443,7 +41801,7 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    40(SP), DX
+	MOVQ    32(SP), DX
 	MOVQ    $-1, R10
 	BZHIQ   CX, R10, R10
 	MOVQ    BX, CX
@@ -44576,22 +41934,19 @@ lower:
 	VMOVUPD Z24, K1, (CX)
 	VMOVUPD Z25, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 
 stored:
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 8(SP)
-	MOVQ 192(AX), CX
+	MOVQ 152(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 16(SP)
-	MOVQ 200(AX), CX
+	MOVQ 160(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 24(SP)
-	MOVQ 208(AX), CX
-	SHLQ $0x03, CX
-	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -44599,7 +41954,7 @@ stored:
 
 // func dTileByRow14x16AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·dTileByRow14x16AVX512(SB), NOSPLIT, $56-8
+TEXT ·dTileByRow14x16AVX512(SB), NOSPLIT, $40-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -44609,8 +41964,6 @@ TEXT ·dTileByRow14x16AVX512(SB), NOSPLIT, $56-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
-	MOVQ    152(AX), CX
-	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -44618,7 +41971,7 @@ TEXT ·dTileByRow14x16AVX512(SB), NOSPLIT, $56-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x03, SI
 	MOVQ    80(AX), DI
@@ -44705,21 +42058,11 @@ tile:
 	ADDQ       R8, R12
 	PREFETCHT0 (R12)
 	PREFETCHT0 64(R12)
-	MOVQ       32(SP), R12
-	MOVQ       176(AX), R13
-	SHLQ       $0x03, R13
-	MOVQ       96(AX), R15
-	SHRQ       $0x01, R15
-	MOVQ       184(AX), R14
-	CMPQ       R14, R15
-	CMOVQGT    R15, R14
-	SUBQ       R14, R15
-	MOVQ       R15, 48(SP)
-	TESTQ      R14, R14
-	JZ         idle
+	MOVQ       96(AX), R12
+	SHRQ       $0x01, R12
+	JZ         rest
 
 loop:
-	PREFETCHT1   (R12)
 	VMOVUPD      (DX), Z28
 	VMOVUPD      64(DX), Z29
 	VBROADCASTSD (CX), Z30
@@ -44812,20 +42155,12 @@ loop:
 	ADDQ         $0x10, CX
 	ADDQ         $0x10, R10
 	ADDQ         $0x10, R11
-	ADDQ         R13, R12
-	DECQ         R14
+	DECQ         R12
 	JNZ          loop
 
-	// the rounds that fetch nothing touch the argument block
-idle:
-	MOVQ         AX, R12
-	XORQ         R13, R13
-	MOVQ         48(SP), R14
-	MOVQ         $0x00000000, 48(SP)
-	TESTQ        R14, R14
-	JNZ          loop
-	MOVQ         96(AX), R14
-	TESTQ        $0x00000001, R14
+rest:
+	MOVQ         96(AX), R12
+	TESTQ        $0x00000001, R12
 	JZ           done
 	VMOVUPD      (DX), Z28
 	VMOVUPD      64(DX), Z29
@@ -44876,7 +42211,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 216(AX), Z28
+	VBROADCASTSD 168(AX), Z28
 	VMULPD       Z28, Z0, Z0
 	VMULPD       Z28, Z1, Z1
 	VMULPD       Z28, Z2, Z2
@@ -44961,7 +42296,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 224(AX), Z28
+	VBROADCASTSD 176(AX), Z28
 	MOVQ         BX, DX
 	VFMADD231PD  (DX), Z28, K1, Z0
 	VFMADD231PD  64(DX), Z28, K2, Z1
@@ -45054,7 +42389,7 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    40(SP), DX
+	MOVQ    32(SP), DX
 	MOVQ    $-1, R10
 	BZHIQ   CX, R10, R10
 	MOVQ    BX, CX
@@ -45197,22 +42532,19 @@ lower:
 	VMOVUPD Z26, K1, (CX)
 	VMOVUPD Z27, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 
 stored:
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 8(SP)
-	MOVQ 192(AX), CX
+	MOVQ 152(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 16(SP)
-	MOVQ 200(AX), CX
+	MOVQ 160(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 24(SP)
-	MOVQ 208(AX), CX
-	SHLQ $0x03, CX
-	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -45220,7 +42552,7 @@ stored:
 
 // func dTileByCol1x16AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·dTileByCol1x16AVX512(SB), NOSPLIT, $56-8
+TEXT ·dTileByCol1x16AVX512(SB), NOSPLIT, $40-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -45230,8 +42562,6 @@ TEXT ·dTileByCol1x16AVX512(SB), NOSPLIT, $56-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
-	MOVQ    152(AX), CX
-	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -45239,7 +42569,7 @@ TEXT ·dTileByCol1x16AVX512(SB), NOSPLIT, $56-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x03, SI
 	MOVQ    80(AX), DI
@@ -45256,21 +42586,11 @@ tile:
 	MOVQ       BX, R8
 	PREFETCHT0 (R8)
 	PREFETCHT0 64(R8)
-	MOVQ       32(SP), R8
-	MOVQ       176(AX), R9
-	SHLQ       $0x03, R9
-	MOVQ       96(AX), R11
-	SHRQ       $0x01, R11
-	MOVQ       184(AX), R10
-	CMPQ       R10, R11
-	CMOVQGT    R11, R10
-	SUBQ       R10, R11
-	MOVQ       R11, 48(SP)
-	TESTQ      R10, R10
-	JZ         idle
+	MOVQ       96(AX), R8
+	SHRQ       $0x01, R8
+	JZ         rest
 
 loop:
-	PREFETCHT1   (R8)
 	VMOVUPD      (DX), Z2
 	VMOVUPD      64(DX), Z3
 	VBROADCASTSD (CX), Z4
@@ -45283,20 +42603,12 @@ loop:
 	VFMADD231PD  Z4, Z3, Z1
 	LEAQ         (DX)(DI*2), DX
 	LEAQ         (CX)(SI*2), CX
-	ADDQ         R9, R8
-	DECQ         R10
+	DECQ         R8
 	JNZ          loop
 
-	// the rounds that fetch nothing touch the argument block
-idle:
-	MOVQ         AX, R8
-	XORQ         R9, R9
-	MOVQ         48(SP), R10
-	MOVQ         $0x00000000, 48(SP)
-	TESTQ        R10, R10
-	JNZ          loop
-	MOVQ         96(AX), R10
-	TESTQ        $0x00000001, R10
+rest:
+	MOVQ         96(AX), R8
+	TESTQ        $0x00000001, R8
 	JZ           done
 	VMOVUPD      (DX), Z2
 	VMOVUPD      64(DX), Z3
@@ -45308,7 +42620,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 216(AX), Z2
+	VBROADCASTSD 168(AX), Z2
 	VMULPD       Z2, Z0, Z0
 	VMULPD       Z2, Z1, Z1
 
@@ -45328,7 +42640,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 224(AX), Z2
+	VBROADCASTSD 176(AX), Z2
 	MOVQ         BX, DX
 	VFMADD231PD  (DX), Z2, K1, Z0
 	VFMADD231PD  64(DX), Z2, K2, Z1
@@ -45343,7 +42655,7 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    40(SP), DX
+	MOVQ    32(SP), DX
 	MOVQ    $-1, R8
 	BZHIQ   CX, R8, R8
 	MOVQ    BX, CX
@@ -45356,22 +42668,19 @@ lower:
 	VMOVUPD Z0, K1, (CX)
 	VMOVUPD Z1, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 
 stored:
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 8(SP)
-	MOVQ 192(AX), CX
+	MOVQ 152(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 16(SP)
-	MOVQ 200(AX), CX
+	MOVQ 160(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 24(SP)
-	MOVQ 208(AX), CX
-	SHLQ $0x03, CX
-	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -45379,7 +42688,7 @@ stored:
 
 // func dTileByCol2x16AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·dTileByCol2x16AVX512(SB), NOSPLIT, $56-8
+TEXT ·dTileByCol2x16AVX512(SB), NOSPLIT, $40-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -45389,8 +42698,6 @@ TEXT ·dTileByCol2x16AVX512(SB), NOSPLIT, $56-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
-	MOVQ    152(AX), CX
-	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -45398,7 +42705,7 @@ TEXT ·dTileByCol2x16AVX512(SB), NOSPLIT, $56-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x03, SI
 	MOVQ    80(AX), DI
@@ -45420,21 +42727,11 @@ tile:
 	ADDQ       R8, R9
 	PREFETCHT0 (R9)
 	PREFETCHT0 64(R9)
-	MOVQ       32(SP), R9
-	MOVQ       176(AX), R10
-	SHLQ       $0x03, R10
-	MOVQ       96(AX), R12
-	SHRQ       $0x01, R12
-	MOVQ       184(AX), R11
-	CMPQ       R11, R12
-	CMOVQGT    R12, R11
-	SUBQ       R11, R12
-	MOVQ       R12, 48(SP)
-	TESTQ      R11, R11
-	JZ         idle
+	MOVQ       96(AX), R9
+	SHRQ       $0x01, R9
+	JZ         rest
 
 loop:
-	PREFETCHT1   (R9)
 	VMOVUPD      (DX), Z4
 	VMOVUPD      64(DX), Z5
 	VBROADCASTSD (CX), Z6
@@ -45453,20 +42750,12 @@ loop:
 	VFMADD231PD  Z6, Z5, Z3
 	LEAQ         (DX)(DI*2), DX
 	LEAQ         (CX)(SI*2), CX
-	ADDQ         R10, R9
-	DECQ         R11
+	DECQ         R9
 	JNZ          loop
 
-	// the rounds that fetch nothing touch the argument block
-idle:
-	MOVQ         AX, R9
-	XORQ         R10, R10
-	MOVQ         48(SP), R11
-	MOVQ         $0x00000000, 48(SP)
-	TESTQ        R11, R11
-	JNZ          loop
-	MOVQ         96(AX), R11
-	TESTQ        $0x00000001, R11
+rest:
+	MOVQ         96(AX), R9
+	TESTQ        $0x00000001, R9
 	JZ           done
 	VMOVUPD      (DX), Z4
 	VMOVUPD      64(DX), Z5
@@ -45481,7 +42770,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 216(AX), Z4
+	VBROADCASTSD 168(AX), Z4
 	VMULPD       Z4, Z0, Z0
 	VMULPD       Z4, Z1, Z1
 	VMULPD       Z4, Z2, Z2
@@ -45506,7 +42795,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 224(AX), Z4
+	VBROADCASTSD 176(AX), Z4
 	MOVQ         BX, DX
 	VFMADD231PD  (DX), Z4, K1, Z0
 	VFMADD231PD  64(DX), Z4, K2, Z1
@@ -45527,7 +42816,7 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    40(SP), DX
+	MOVQ    32(SP), DX
 	MOVQ    $-1, R9
 	BZHIQ   CX, R9, R9
 	MOVQ    BX, CX
@@ -45550,22 +42839,19 @@ lower:
 	VMOVUPD Z2, K1, (CX)
 	VMOVUPD Z3, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 
 stored:
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 8(SP)
-	MOVQ 192(AX), CX
+	MOVQ 152(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 16(SP)
-	MOVQ 200(AX), CX
+	MOVQ 160(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 24(SP)
-	MOVQ 208(AX), CX
-	SHLQ $0x03, CX
-	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -45573,7 +42859,7 @@ stored:
 
 // func dTileByCol3x16AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·dTileByCol3x16AVX512(SB), NOSPLIT, $56-8
+TEXT ·dTileByCol3x16AVX512(SB), NOSPLIT, $40-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -45583,8 +42869,6 @@ TEXT ·dTileByCol3x16AVX512(SB), NOSPLIT, $56-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
-	MOVQ    152(AX), CX
-	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -45592,7 +42876,7 @@ TEXT ·dTileByCol3x16AVX512(SB), NOSPLIT, $56-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x03, SI
 	MOVQ    80(AX), DI
@@ -45619,21 +42903,11 @@ tile:
 	ADDQ       R8, R9
 	PREFETCHT0 (R9)
 	PREFETCHT0 64(R9)
-	MOVQ       32(SP), R9
-	MOVQ       176(AX), R10
-	SHLQ       $0x03, R10
-	MOVQ       96(AX), R12
-	SHRQ       $0x01, R12
-	MOVQ       184(AX), R11
-	CMPQ       R11, R12
-	CMOVQGT    R12, R11
-	SUBQ       R11, R12
-	MOVQ       R12, 48(SP)
-	TESTQ      R11, R11
-	JZ         idle
+	MOVQ       96(AX), R9
+	SHRQ       $0x01, R9
+	JZ         rest
 
 loop:
-	PREFETCHT1   (R9)
 	VMOVUPD      (DX), Z6
 	VMOVUPD      64(DX), Z7
 	VBROADCASTSD (CX), Z8
@@ -45658,20 +42932,12 @@ loop:
 	VFMADD231PD  Z8, Z7, Z5
 	LEAQ         (DX)(DI*2), DX
 	LEAQ         (CX)(SI*2), CX
-	ADDQ         R10, R9
-	DECQ         R11
+	DECQ         R9
 	JNZ          loop
 
-	// the rounds that fetch nothing touch the argument block
-idle:
-	MOVQ         AX, R9
-	XORQ         R10, R10
-	MOVQ         48(SP), R11
-	MOVQ         $0x00000000, 48(SP)
-	TESTQ        R11, R11
-	JNZ          loop
-	MOVQ         96(AX), R11
-	TESTQ        $0x00000001, R11
+rest:
+	MOVQ         96(AX), R9
+	TESTQ        $0x00000001, R9
 	JZ           done
 	VMOVUPD      (DX), Z6
 	VMOVUPD      64(DX), Z7
@@ -45689,7 +42955,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 216(AX), Z6
+	VBROADCASTSD 168(AX), Z6
 	VMULPD       Z6, Z0, Z0
 	VMULPD       Z6, Z1, Z1
 	VMULPD       Z6, Z2, Z2
@@ -45719,7 +42985,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 224(AX), Z6
+	VBROADCASTSD 176(AX), Z6
 	MOVQ         BX, DX
 	VFMADD231PD  (DX), Z6, K1, Z0
 	VFMADD231PD  64(DX), Z6, K2, Z1
@@ -45746,7 +43012,7 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    40(SP), DX
+	MOVQ    32(SP), DX
 	MOVQ    $-1, R9
 	BZHIQ   CX, R9, R9
 	MOVQ    BX, CX
@@ -45779,22 +43045,19 @@ lower:
 	VMOVUPD Z4, K1, (CX)
 	VMOVUPD Z5, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 
 stored:
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 8(SP)
-	MOVQ 192(AX), CX
+	MOVQ 152(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 16(SP)
-	MOVQ 200(AX), CX
+	MOVQ 160(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 24(SP)
-	MOVQ 208(AX), CX
-	SHLQ $0x03, CX
-	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -45802,7 +43065,7 @@ stored:
 
 // func dTileByCol4x16AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·dTileByCol4x16AVX512(SB), NOSPLIT, $56-8
+TEXT ·dTileByCol4x16AVX512(SB), NOSPLIT, $40-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -45812,8 +43075,6 @@ TEXT ·dTileByCol4x16AVX512(SB), NOSPLIT, $56-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
-	MOVQ    152(AX), CX
-	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -45821,7 +43082,7 @@ TEXT ·dTileByCol4x16AVX512(SB), NOSPLIT, $56-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x03, SI
 	MOVQ    80(AX), DI
@@ -45853,21 +43114,11 @@ tile:
 	ADDQ       R8, R9
 	PREFETCHT0 (R9)
 	PREFETCHT0 64(R9)
-	MOVQ       32(SP), R9
-	MOVQ       176(AX), R10
-	SHLQ       $0x03, R10
-	MOVQ       96(AX), R12
-	SHRQ       $0x01, R12
-	MOVQ       184(AX), R11
-	CMPQ       R11, R12
-	CMOVQGT    R12, R11
-	SUBQ       R11, R12
-	MOVQ       R12, 48(SP)
-	TESTQ      R11, R11
-	JZ         idle
+	MOVQ       96(AX), R9
+	SHRQ       $0x01, R9
+	JZ         rest
 
 loop:
-	PREFETCHT1   (R9)
 	VMOVUPD      (DX), Z8
 	VMOVUPD      64(DX), Z9
 	VBROADCASTSD (CX), Z10
@@ -45898,20 +43149,12 @@ loop:
 	VFMADD231PD  Z10, Z9, Z7
 	LEAQ         (DX)(DI*2), DX
 	LEAQ         (CX)(SI*2), CX
-	ADDQ         R10, R9
-	DECQ         R11
+	DECQ         R9
 	JNZ          loop
 
-	// the rounds that fetch nothing touch the argument block
-idle:
-	MOVQ         AX, R9
-	XORQ         R10, R10
-	MOVQ         48(SP), R11
-	MOVQ         $0x00000000, 48(SP)
-	TESTQ        R11, R11
-	JNZ          loop
-	MOVQ         96(AX), R11
-	TESTQ        $0x00000001, R11
+rest:
+	MOVQ         96(AX), R9
+	TESTQ        $0x00000001, R9
 	JZ           done
 	VMOVUPD      (DX), Z8
 	VMOVUPD      64(DX), Z9
@@ -45932,7 +43175,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 216(AX), Z8
+	VBROADCASTSD 168(AX), Z8
 	VMULPD       Z8, Z0, Z0
 	VMULPD       Z8, Z1, Z1
 	VMULPD       Z8, Z2, Z2
@@ -45967,7 +43210,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 224(AX), Z8
+	VBROADCASTSD 176(AX), Z8
 	MOVQ         BX, DX
 	VFMADD231PD  (DX), Z8, K1, Z0
 	VFMADD231PD  64(DX), Z8, K2, Z1
@@ -46000,7 +43243,7 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    40(SP), DX
+	MOVQ    32(SP), DX
 	MOVQ    $-1, R9
 	BZHIQ   CX, R9, R9
 	MOVQ    BX, CX
@@ -46043,22 +43286,19 @@ lower:
 	VMOVUPD Z6, K1, (CX)
 	VMOVUPD Z7, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 
 stored:
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 8(SP)
-	MOVQ 192(AX), CX
+	MOVQ 152(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 16(SP)
-	MOVQ 200(AX), CX
+	MOVQ 160(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 24(SP)
-	MOVQ 208(AX), CX
-	SHLQ $0x03, CX
-	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -46066,7 +43306,7 @@ stored:
 
 // func dTileByCol5x16AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·dTileByCol5x16AVX512(SB), NOSPLIT, $56-8
+TEXT ·dTileByCol5x16AVX512(SB), NOSPLIT, $40-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -46076,8 +43316,6 @@ TEXT ·dTileByCol5x16AVX512(SB), NOSPLIT, $56-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
-	MOVQ    152(AX), CX
-	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -46085,7 +43323,7 @@ TEXT ·dTileByCol5x16AVX512(SB), NOSPLIT, $56-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x03, SI
 	MOVQ    80(AX), DI
@@ -46122,21 +43360,11 @@ tile:
 	ADDQ       R8, R9
 	PREFETCHT0 (R9)
 	PREFETCHT0 64(R9)
-	MOVQ       32(SP), R9
-	MOVQ       176(AX), R10
-	SHLQ       $0x03, R10
-	MOVQ       96(AX), R12
-	SHRQ       $0x01, R12
-	MOVQ       184(AX), R11
-	CMPQ       R11, R12
-	CMOVQGT    R12, R11
-	SUBQ       R11, R12
-	MOVQ       R12, 48(SP)
-	TESTQ      R11, R11
-	JZ         idle
+	MOVQ       96(AX), R9
+	SHRQ       $0x01, R9
+	JZ         rest
 
 loop:
-	PREFETCHT1   (R9)
 	VMOVUPD      (DX), Z10
 	VMOVUPD      64(DX), Z11
 	VBROADCASTSD (CX), Z12
@@ -46173,20 +43401,12 @@ loop:
 	VFMADD231PD  Z12, Z11, Z9
 	LEAQ         (DX)(DI*2), DX
 	LEAQ         (CX)(SI*2), CX
-	ADDQ         R10, R9
-	DECQ         R11
+	DECQ         R9
 	JNZ          loop
 
-	// the rounds that fetch nothing touch the argument block
-idle:
-	MOVQ         AX, R9
-	XORQ         R10, R10
-	MOVQ         48(SP), R11
-	MOVQ         $0x00000000, 48(SP)
-	TESTQ        R11, R11
-	JNZ          loop
-	MOVQ         96(AX), R11
-	TESTQ        $0x00000001, R11
+rest:
+	MOVQ         96(AX), R9
+	TESTQ        $0x00000001, R9
 	JZ           done
 	VMOVUPD      (DX), Z10
 	VMOVUPD      64(DX), Z11
@@ -46210,7 +43430,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 216(AX), Z10
+	VBROADCASTSD 168(AX), Z10
 	VMULPD       Z10, Z0, Z0
 	VMULPD       Z10, Z1, Z1
 	VMULPD       Z10, Z2, Z2
@@ -46250,7 +43470,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 224(AX), Z10
+	VBROADCASTSD 176(AX), Z10
 	MOVQ         BX, DX
 	VFMADD231PD  (DX), Z10, K1, Z0
 	VFMADD231PD  64(DX), Z10, K2, Z1
@@ -46289,7 +43509,7 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    40(SP), DX
+	MOVQ    32(SP), DX
 	MOVQ    $-1, R9
 	BZHIQ   CX, R9, R9
 	MOVQ    BX, CX
@@ -46342,22 +43562,19 @@ lower:
 	VMOVUPD Z8, K1, (CX)
 	VMOVUPD Z9, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 
 stored:
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 8(SP)
-	MOVQ 192(AX), CX
+	MOVQ 152(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 16(SP)
-	MOVQ 200(AX), CX
+	MOVQ 160(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 24(SP)
-	MOVQ 208(AX), CX
-	SHLQ $0x03, CX
-	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -46365,7 +43582,7 @@ stored:
 
 // func dTileByCol6x16AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·dTileByCol6x16AVX512(SB), NOSPLIT, $56-8
+TEXT ·dTileByCol6x16AVX512(SB), NOSPLIT, $40-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -46375,8 +43592,6 @@ TEXT ·dTileByCol6x16AVX512(SB), NOSPLIT, $56-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
-	MOVQ    152(AX), CX
-	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -46384,7 +43599,7 @@ TEXT ·dTileByCol6x16AVX512(SB), NOSPLIT, $56-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x03, SI
 	MOVQ    80(AX), DI
@@ -46426,21 +43641,11 @@ tile:
 	ADDQ       R8, R9
 	PREFETCHT0 (R9)
 	PREFETCHT0 64(R9)
-	MOVQ       32(SP), R9
-	MOVQ       176(AX), R10
-	SHLQ       $0x03, R10
-	MOVQ       96(AX), R12
-	SHRQ       $0x01, R12
-	MOVQ       184(AX), R11
-	CMPQ       R11, R12
-	CMOVQGT    R12, R11
-	SUBQ       R11, R12
-	MOVQ       R12, 48(SP)
-	TESTQ      R11, R11
-	JZ         idle
+	MOVQ       96(AX), R9
+	SHRQ       $0x01, R9
+	JZ         rest
 
 loop:
-	PREFETCHT1   (R9)
 	VMOVUPD      (DX), Z12
 	VMOVUPD      64(DX), Z13
 	VBROADCASTSD (CX), Z14
@@ -46483,20 +43688,12 @@ loop:
 	VFMADD231PD  Z14, Z13, Z11
 	LEAQ         (DX)(DI*2), DX
 	LEAQ         (CX)(SI*2), CX
-	ADDQ         R10, R9
-	DECQ         R11
+	DECQ         R9
 	JNZ          loop
 
-	// the rounds that fetch nothing touch the argument block
-idle:
-	MOVQ         AX, R9
-	XORQ         R10, R10
-	MOVQ         48(SP), R11
-	MOVQ         $0x00000000, 48(SP)
-	TESTQ        R11, R11
-	JNZ          loop
-	MOVQ         96(AX), R11
-	TESTQ        $0x00000001, R11
+rest:
+	MOVQ         96(AX), R9
+	TESTQ        $0x00000001, R9
 	JZ           done
 	VMOVUPD      (DX), Z12
 	VMOVUPD      64(DX), Z13
@@ -46523,7 +43720,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 216(AX), Z12
+	VBROADCASTSD 168(AX), Z12
 	VMULPD       Z12, Z0, Z0
 	VMULPD       Z12, Z1, Z1
 	VMULPD       Z12, Z2, Z2
@@ -46568,7 +43765,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 224(AX), Z12
+	VBROADCASTSD 176(AX), Z12
 	MOVQ         BX, DX
 	VFMADD231PD  (DX), Z12, K1, Z0
 	VFMADD231PD  64(DX), Z12, K2, Z1
@@ -46613,7 +43810,7 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    40(SP), DX
+	MOVQ    32(SP), DX
 	MOVQ    $-1, R9
 	BZHIQ   CX, R9, R9
 	MOVQ    BX, CX
@@ -46676,22 +43873,19 @@ lower:
 	VMOVUPD Z10, K1, (CX)
 	VMOVUPD Z11, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 
 stored:
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 8(SP)
-	MOVQ 192(AX), CX
+	MOVQ 152(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 16(SP)
-	MOVQ 200(AX), CX
+	MOVQ 160(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 24(SP)
-	MOVQ 208(AX), CX
-	SHLQ $0x03, CX
-	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -46699,7 +43893,7 @@ stored:
 
 // func dTileByCol7x16AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·dTileByCol7x16AVX512(SB), NOSPLIT, $56-8
+TEXT ·dTileByCol7x16AVX512(SB), NOSPLIT, $40-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -46709,8 +43903,6 @@ TEXT ·dTileByCol7x16AVX512(SB), NOSPLIT, $56-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
-	MOVQ    152(AX), CX
-	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -46718,7 +43910,7 @@ TEXT ·dTileByCol7x16AVX512(SB), NOSPLIT, $56-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x03, SI
 	MOVQ    80(AX), DI
@@ -46765,21 +43957,11 @@ tile:
 	ADDQ       R8, R9
 	PREFETCHT0 (R9)
 	PREFETCHT0 64(R9)
-	MOVQ       32(SP), R9
-	MOVQ       176(AX), R10
-	SHLQ       $0x03, R10
-	MOVQ       96(AX), R12
-	SHRQ       $0x01, R12
-	MOVQ       184(AX), R11
-	CMPQ       R11, R12
-	CMOVQGT    R12, R11
-	SUBQ       R11, R12
-	MOVQ       R12, 48(SP)
-	TESTQ      R11, R11
-	JZ         idle
+	MOVQ       96(AX), R9
+	SHRQ       $0x01, R9
+	JZ         rest
 
 loop:
-	PREFETCHT1   (R9)
 	VMOVUPD      (DX), Z14
 	VMOVUPD      64(DX), Z15
 	VBROADCASTSD (CX), Z16
@@ -46828,20 +44010,12 @@ loop:
 	VFMADD231PD  Z16, Z15, Z13
 	LEAQ         (DX)(DI*2), DX
 	LEAQ         (CX)(SI*2), CX
-	ADDQ         R10, R9
-	DECQ         R11
+	DECQ         R9
 	JNZ          loop
 
-	// the rounds that fetch nothing touch the argument block
-idle:
-	MOVQ         AX, R9
-	XORQ         R10, R10
-	MOVQ         48(SP), R11
-	MOVQ         $0x00000000, 48(SP)
-	TESTQ        R11, R11
-	JNZ          loop
-	MOVQ         96(AX), R11
-	TESTQ        $0x00000001, R11
+rest:
+	MOVQ         96(AX), R9
+	TESTQ        $0x00000001, R9
 	JZ           done
 	VMOVUPD      (DX), Z14
 	VMOVUPD      64(DX), Z15
@@ -46871,7 +44045,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 216(AX), Z14
+	VBROADCASTSD 168(AX), Z14
 	VMULPD       Z14, Z0, Z0
 	VMULPD       Z14, Z1, Z1
 	VMULPD       Z14, Z2, Z2
@@ -46921,7 +44095,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 224(AX), Z14
+	VBROADCASTSD 176(AX), Z14
 	MOVQ         BX, DX
 	VFMADD231PD  (DX), Z14, K1, Z0
 	VFMADD231PD  64(DX), Z14, K2, Z1
@@ -46972,7 +44146,7 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    40(SP), DX
+	MOVQ    32(SP), DX
 	MOVQ    $-1, R9
 	BZHIQ   CX, R9, R9
 	MOVQ    BX, CX
@@ -47045,22 +44219,19 @@ lower:
 	VMOVUPD Z12, K1, (CX)
 	VMOVUPD Z13, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 
 stored:
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 8(SP)
-	MOVQ 192(AX), CX
+	MOVQ 152(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 16(SP)
-	MOVQ 200(AX), CX
+	MOVQ 160(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 24(SP)
-	MOVQ 208(AX), CX
-	SHLQ $0x03, CX
-	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -47068,7 +44239,7 @@ stored:
 
 // func dTileByCol8x16AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·dTileByCol8x16AVX512(SB), NOSPLIT, $56-8
+TEXT ·dTileByCol8x16AVX512(SB), NOSPLIT, $40-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -47078,8 +44249,6 @@ TEXT ·dTileByCol8x16AVX512(SB), NOSPLIT, $56-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
-	MOVQ    152(AX), CX
-	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -47087,7 +44256,7 @@ TEXT ·dTileByCol8x16AVX512(SB), NOSPLIT, $56-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x03, SI
 	MOVQ    80(AX), DI
@@ -47139,21 +44308,11 @@ tile:
 	ADDQ       R8, R9
 	PREFETCHT0 (R9)
 	PREFETCHT0 64(R9)
-	MOVQ       32(SP), R9
-	MOVQ       176(AX), R10
-	SHLQ       $0x03, R10
-	MOVQ       96(AX), R12
-	SHRQ       $0x01, R12
-	MOVQ       184(AX), R11
-	CMPQ       R11, R12
-	CMOVQGT    R12, R11
-	SUBQ       R11, R12
-	MOVQ       R12, 48(SP)
-	TESTQ      R11, R11
-	JZ         idle
+	MOVQ       96(AX), R9
+	SHRQ       $0x01, R9
+	JZ         rest
 
 loop:
-	PREFETCHT1   (R9)
 	VMOVUPD      (DX), Z16
 	VMOVUPD      64(DX), Z17
 	VBROADCASTSD (CX), Z18
@@ -47208,20 +44367,12 @@ loop:
 	VFMADD231PD  Z18, Z17, Z15
 	LEAQ         (DX)(DI*2), DX
 	LEAQ         (CX)(SI*2), CX
-	ADDQ         R10, R9
-	DECQ         R11
+	DECQ         R9
 	JNZ          loop
 
-	// the rounds that fetch nothing touch the argument block
-idle:
-	MOVQ         AX, R9
-	XORQ         R10, R10
-	MOVQ         48(SP), R11
-	MOVQ         $0x00000000, 48(SP)
-	TESTQ        R11, R11
-	JNZ          loop
-	MOVQ         96(AX), R11
-	TESTQ        $0x00000001, R11
+rest:
+	MOVQ         96(AX), R9
+	TESTQ        $0x00000001, R9
 	JZ           done
 	VMOVUPD      (DX), Z16
 	VMOVUPD      64(DX), Z17
@@ -47254,7 +44405,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 216(AX), Z16
+	VBROADCASTSD 168(AX), Z16
 	VMULPD       Z16, Z0, Z0
 	VMULPD       Z16, Z1, Z1
 	VMULPD       Z16, Z2, Z2
@@ -47309,7 +44460,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 224(AX), Z16
+	VBROADCASTSD 176(AX), Z16
 	MOVQ         BX, DX
 	VFMADD231PD  (DX), Z16, K1, Z0
 	VFMADD231PD  64(DX), Z16, K2, Z1
@@ -47366,7 +44517,7 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    40(SP), DX
+	MOVQ    32(SP), DX
 	MOVQ    $-1, R9
 	BZHIQ   CX, R9, R9
 	MOVQ    BX, CX
@@ -47449,22 +44600,19 @@ lower:
 	VMOVUPD Z14, K1, (CX)
 	VMOVUPD Z15, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 
 stored:
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 8(SP)
-	MOVQ 192(AX), CX
+	MOVQ 152(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 16(SP)
-	MOVQ 200(AX), CX
+	MOVQ 160(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 24(SP)
-	MOVQ 208(AX), CX
-	SHLQ $0x03, CX
-	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -47472,7 +44620,7 @@ stored:
 
 // func dTileByCol9x16AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·dTileByCol9x16AVX512(SB), NOSPLIT, $56-8
+TEXT ·dTileByCol9x16AVX512(SB), NOSPLIT, $40-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -47482,8 +44630,6 @@ TEXT ·dTileByCol9x16AVX512(SB), NOSPLIT, $56-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
-	MOVQ    152(AX), CX
-	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -47491,7 +44637,7 @@ TEXT ·dTileByCol9x16AVX512(SB), NOSPLIT, $56-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x03, SI
 	MOVQ    80(AX), DI
@@ -47548,21 +44694,11 @@ tile:
 	ADDQ       R8, R9
 	PREFETCHT0 (R9)
 	PREFETCHT0 64(R9)
-	MOVQ       32(SP), R9
-	MOVQ       176(AX), R10
-	SHLQ       $0x03, R10
-	MOVQ       96(AX), R12
-	SHRQ       $0x01, R12
-	MOVQ       184(AX), R11
-	CMPQ       R11, R12
-	CMOVQGT    R12, R11
-	SUBQ       R11, R12
-	MOVQ       R12, 48(SP)
-	TESTQ      R11, R11
-	JZ         idle
+	MOVQ       96(AX), R9
+	SHRQ       $0x01, R9
+	JZ         rest
 
 loop:
-	PREFETCHT1   (R9)
 	VMOVUPD      (DX), Z18
 	VMOVUPD      64(DX), Z19
 	VBROADCASTSD (CX), Z20
@@ -47623,20 +44759,12 @@ loop:
 	VFMADD231PD  Z20, Z19, Z17
 	LEAQ         (DX)(DI*2), DX
 	LEAQ         (CX)(SI*2), CX
-	ADDQ         R10, R9
-	DECQ         R11
+	DECQ         R9
 	JNZ          loop
 
-	// the rounds that fetch nothing touch the argument block
-idle:
-	MOVQ         AX, R9
-	XORQ         R10, R10
-	MOVQ         48(SP), R11
-	MOVQ         $0x00000000, 48(SP)
-	TESTQ        R11, R11
-	JNZ          loop
-	MOVQ         96(AX), R11
-	TESTQ        $0x00000001, R11
+rest:
+	MOVQ         96(AX), R9
+	TESTQ        $0x00000001, R9
 	JZ           done
 	VMOVUPD      (DX), Z18
 	VMOVUPD      64(DX), Z19
@@ -47672,7 +44800,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 216(AX), Z18
+	VBROADCASTSD 168(AX), Z18
 	VMULPD       Z18, Z0, Z0
 	VMULPD       Z18, Z1, Z1
 	VMULPD       Z18, Z2, Z2
@@ -47732,7 +44860,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 224(AX), Z18
+	VBROADCASTSD 176(AX), Z18
 	MOVQ         BX, DX
 	VFMADD231PD  (DX), Z18, K1, Z0
 	VFMADD231PD  64(DX), Z18, K2, Z1
@@ -47795,7 +44923,7 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    40(SP), DX
+	MOVQ    32(SP), DX
 	MOVQ    $-1, R9
 	BZHIQ   CX, R9, R9
 	MOVQ    BX, CX
@@ -47888,22 +45016,19 @@ lower:
 	VMOVUPD Z16, K1, (CX)
 	VMOVUPD Z17, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 
 stored:
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 8(SP)
-	MOVQ 192(AX), CX
+	MOVQ 152(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 16(SP)
-	MOVQ 200(AX), CX
+	MOVQ 160(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 24(SP)
-	MOVQ 208(AX), CX
-	SHLQ $0x03, CX
-	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -47911,7 +45036,7 @@ stored:
 
 // func dTileByCol10x16AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·dTileByCol10x16AVX512(SB), NOSPLIT, $56-8
+TEXT ·dTileByCol10x16AVX512(SB), NOSPLIT, $40-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -47921,8 +45046,6 @@ TEXT ·dTileByCol10x16AVX512(SB), NOSPLIT, $56-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
-	MOVQ    152(AX), CX
-	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -47930,7 +45053,7 @@ TEXT ·dTileByCol10x16AVX512(SB), NOSPLIT, $56-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x03, SI
 	MOVQ    80(AX), DI
@@ -47992,21 +45115,11 @@ tile:
 	ADDQ       R8, R9
 	PREFETCHT0 (R9)
 	PREFETCHT0 64(R9)
-	MOVQ       32(SP), R9
-	MOVQ       176(AX), R10
-	SHLQ       $0x03, R10
-	MOVQ       96(AX), R12
-	SHRQ       $0x01, R12
-	MOVQ       184(AX), R11
-	CMPQ       R11, R12
-	CMOVQGT    R12, R11
-	SUBQ       R11, R12
-	MOVQ       R12, 48(SP)
-	TESTQ      R11, R11
-	JZ         idle
+	MOVQ       96(AX), R9
+	SHRQ       $0x01, R9
+	JZ         rest
 
 loop:
-	PREFETCHT1   (R9)
 	VMOVUPD      (DX), Z20
 	VMOVUPD      64(DX), Z21
 	VBROADCASTSD (CX), Z22
@@ -48073,20 +45186,12 @@ loop:
 	VFMADD231PD  Z22, Z21, Z19
 	LEAQ         (DX)(DI*2), DX
 	LEAQ         (CX)(SI*2), CX
-	ADDQ         R10, R9
-	DECQ         R11
+	DECQ         R9
 	JNZ          loop
 
-	// the rounds that fetch nothing touch the argument block
-idle:
-	MOVQ         AX, R9
-	XORQ         R10, R10
-	MOVQ         48(SP), R11
-	MOVQ         $0x00000000, 48(SP)
-	TESTQ        R11, R11
-	JNZ          loop
-	MOVQ         96(AX), R11
-	TESTQ        $0x00000001, R11
+rest:
+	MOVQ         96(AX), R9
+	TESTQ        $0x00000001, R9
 	JZ           done
 	VMOVUPD      (DX), Z20
 	VMOVUPD      64(DX), Z21
@@ -48125,7 +45230,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 216(AX), Z20
+	VBROADCASTSD 168(AX), Z20
 	VMULPD       Z20, Z0, Z0
 	VMULPD       Z20, Z1, Z1
 	VMULPD       Z20, Z2, Z2
@@ -48190,7 +45295,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 224(AX), Z20
+	VBROADCASTSD 176(AX), Z20
 	MOVQ         BX, DX
 	VFMADD231PD  (DX), Z20, K1, Z0
 	VFMADD231PD  64(DX), Z20, K2, Z1
@@ -48259,7 +45364,7 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    40(SP), DX
+	MOVQ    32(SP), DX
 	MOVQ    $-1, R9
 	BZHIQ   CX, R9, R9
 	MOVQ    BX, CX
@@ -48362,22 +45467,19 @@ lower:
 	VMOVUPD Z18, K1, (CX)
 	VMOVUPD Z19, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 
 stored:
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 8(SP)
-	MOVQ 192(AX), CX
+	MOVQ 152(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 16(SP)
-	MOVQ 200(AX), CX
+	MOVQ 160(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 24(SP)
-	MOVQ 208(AX), CX
-	SHLQ $0x03, CX
-	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -48385,7 +45487,7 @@ stored:
 
 // func dTileByCol11x16AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·dTileByCol11x16AVX512(SB), NOSPLIT, $56-8
+TEXT ·dTileByCol11x16AVX512(SB), NOSPLIT, $40-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -48395,8 +45497,6 @@ TEXT ·dTileByCol11x16AVX512(SB), NOSPLIT, $56-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
-	MOVQ    152(AX), CX
-	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -48404,7 +45504,7 @@ TEXT ·dTileByCol11x16AVX512(SB), NOSPLIT, $56-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x03, SI
 	MOVQ    80(AX), DI
@@ -48471,21 +45571,11 @@ tile:
 	ADDQ       R8, R9
 	PREFETCHT0 (R9)
 	PREFETCHT0 64(R9)
-	MOVQ       32(SP), R9
-	MOVQ       176(AX), R10
-	SHLQ       $0x03, R10
-	MOVQ       96(AX), R12
-	SHRQ       $0x01, R12
-	MOVQ       184(AX), R11
-	CMPQ       R11, R12
-	CMOVQGT    R12, R11
-	SUBQ       R11, R12
-	MOVQ       R12, 48(SP)
-	TESTQ      R11, R11
-	JZ         idle
+	MOVQ       96(AX), R9
+	SHRQ       $0x01, R9
+	JZ         rest
 
 loop:
-	PREFETCHT1   (R9)
 	VMOVUPD      (DX), Z22
 	VMOVUPD      64(DX), Z23
 	VBROADCASTSD (CX), Z24
@@ -48558,20 +45648,12 @@ loop:
 	VFMADD231PD  Z24, Z23, Z21
 	LEAQ         (DX)(DI*2), DX
 	LEAQ         (CX)(SI*2), CX
-	ADDQ         R10, R9
-	DECQ         R11
+	DECQ         R9
 	JNZ          loop
 
-	// the rounds that fetch nothing touch the argument block
-idle:
-	MOVQ         AX, R9
-	XORQ         R10, R10
-	MOVQ         48(SP), R11
-	MOVQ         $0x00000000, 48(SP)
-	TESTQ        R11, R11
-	JNZ          loop
-	MOVQ         96(AX), R11
-	TESTQ        $0x00000001, R11
+rest:
+	MOVQ         96(AX), R9
+	TESTQ        $0x00000001, R9
 	JZ           done
 	VMOVUPD      (DX), Z22
 	VMOVUPD      64(DX), Z23
@@ -48613,7 +45695,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 216(AX), Z22
+	VBROADCASTSD 168(AX), Z22
 	VMULPD       Z22, Z0, Z0
 	VMULPD       Z22, Z1, Z1
 	VMULPD       Z22, Z2, Z2
@@ -48683,7 +45765,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 224(AX), Z22
+	VBROADCASTSD 176(AX), Z22
 	MOVQ         BX, DX
 	VFMADD231PD  (DX), Z22, K1, Z0
 	VFMADD231PD  64(DX), Z22, K2, Z1
@@ -48758,7 +45840,7 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    40(SP), DX
+	MOVQ    32(SP), DX
 	MOVQ    $-1, R9
 	BZHIQ   CX, R9, R9
 	MOVQ    BX, CX
@@ -48871,22 +45953,19 @@ lower:
 	VMOVUPD Z20, K1, (CX)
 	VMOVUPD Z21, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 
 stored:
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 8(SP)
-	MOVQ 192(AX), CX
+	MOVQ 152(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 16(SP)
-	MOVQ 200(AX), CX
+	MOVQ 160(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 24(SP)
-	MOVQ 208(AX), CX
-	SHLQ $0x03, CX
-	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -48894,7 +45973,7 @@ stored:
 
 // func dTileByCol12x16AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·dTileByCol12x16AVX512(SB), NOSPLIT, $56-8
+TEXT ·dTileByCol12x16AVX512(SB), NOSPLIT, $40-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -48904,8 +45983,6 @@ TEXT ·dTileByCol12x16AVX512(SB), NOSPLIT, $56-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
-	MOVQ    152(AX), CX
-	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -48913,7 +45990,7 @@ TEXT ·dTileByCol12x16AVX512(SB), NOSPLIT, $56-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x03, SI
 	MOVQ    80(AX), DI
@@ -48985,21 +46062,11 @@ tile:
 	ADDQ       R8, R9
 	PREFETCHT0 (R9)
 	PREFETCHT0 64(R9)
-	MOVQ       32(SP), R9
-	MOVQ       176(AX), R10
-	SHLQ       $0x03, R10
-	MOVQ       96(AX), R12
-	SHRQ       $0x01, R12
-	MOVQ       184(AX), R11
-	CMPQ       R11, R12
-	CMOVQGT    R12, R11
-	SUBQ       R11, R12
-	MOVQ       R12, 48(SP)
-	TESTQ      R11, R11
-	JZ         idle
+	MOVQ       96(AX), R9
+	SHRQ       $0x01, R9
+	JZ         rest
 
 loop:
-	PREFETCHT1   (R9)
 	VMOVUPD      (DX), Z24
 	VMOVUPD      64(DX), Z25
 	VBROADCASTSD (CX), Z26
@@ -49078,20 +46145,12 @@ loop:
 	VFMADD231PD  Z26, Z25, Z23
 	LEAQ         (DX)(DI*2), DX
 	LEAQ         (CX)(SI*2), CX
-	ADDQ         R10, R9
-	DECQ         R11
+	DECQ         R9
 	JNZ          loop
 
-	// the rounds that fetch nothing touch the argument block
-idle:
-	MOVQ         AX, R9
-	XORQ         R10, R10
-	MOVQ         48(SP), R11
-	MOVQ         $0x00000000, 48(SP)
-	TESTQ        R11, R11
-	JNZ          loop
-	MOVQ         96(AX), R11
-	TESTQ        $0x00000001, R11
+rest:
+	MOVQ         96(AX), R9
+	TESTQ        $0x00000001, R9
 	JZ           done
 	VMOVUPD      (DX), Z24
 	VMOVUPD      64(DX), Z25
@@ -49136,7 +46195,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 216(AX), Z24
+	VBROADCASTSD 168(AX), Z24
 	VMULPD       Z24, Z0, Z0
 	VMULPD       Z24, Z1, Z1
 	VMULPD       Z24, Z2, Z2
@@ -49211,7 +46270,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 224(AX), Z24
+	VBROADCASTSD 176(AX), Z24
 	MOVQ         BX, DX
 	VFMADD231PD  (DX), Z24, K1, Z0
 	VFMADD231PD  64(DX), Z24, K2, Z1
@@ -49292,7 +46351,7 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    40(SP), DX
+	MOVQ    32(SP), DX
 	MOVQ    $-1, R9
 	BZHIQ   CX, R9, R9
 	MOVQ    BX, CX
@@ -49415,22 +46474,19 @@ lower:
 	VMOVUPD Z22, K1, (CX)
 	VMOVUPD Z23, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 
 stored:
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 8(SP)
-	MOVQ 192(AX), CX
+	MOVQ 152(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 16(SP)
-	MOVQ 200(AX), CX
+	MOVQ 160(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 24(SP)
-	MOVQ 208(AX), CX
-	SHLQ $0x03, CX
-	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -49438,7 +46494,7 @@ stored:
 
 // func dTileByCol13x16AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·dTileByCol13x16AVX512(SB), NOSPLIT, $56-8
+TEXT ·dTileByCol13x16AVX512(SB), NOSPLIT, $40-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -49448,8 +46504,6 @@ TEXT ·dTileByCol13x16AVX512(SB), NOSPLIT, $56-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
-	MOVQ    152(AX), CX
-	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -49457,7 +46511,7 @@ TEXT ·dTileByCol13x16AVX512(SB), NOSPLIT, $56-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x03, SI
 	MOVQ    80(AX), DI
@@ -49534,21 +46588,11 @@ tile:
 	ADDQ       R8, R9
 	PREFETCHT0 (R9)
 	PREFETCHT0 64(R9)
-	MOVQ       32(SP), R9
-	MOVQ       176(AX), R10
-	SHLQ       $0x03, R10
-	MOVQ       96(AX), R12
-	SHRQ       $0x01, R12
-	MOVQ       184(AX), R11
-	CMPQ       R11, R12
-	CMOVQGT    R12, R11
-	SUBQ       R11, R12
-	MOVQ       R12, 48(SP)
-	TESTQ      R11, R11
-	JZ         idle
+	MOVQ       96(AX), R9
+	SHRQ       $0x01, R9
+	JZ         rest
 
 loop:
-	PREFETCHT1   (R9)
 	VMOVUPD      (DX), Z26
 	VMOVUPD      64(DX), Z27
 	VBROADCASTSD (CX), Z28
@@ -49633,20 +46677,12 @@ loop:
 	VFMADD231PD  Z28, Z27, Z25
 	LEAQ         (DX)(DI*2), DX
 	LEAQ         (CX)(SI*2), CX
-	ADDQ         R10, R9
-	DECQ         R11
+	DECQ         R9
 	JNZ          loop
 
-	// the rounds that fetch nothing touch the argument block
-idle:
-	MOVQ         AX, R9
-	XORQ         R10, R10
-	MOVQ         48(SP), R11
-	MOVQ         $0x00000000, 48(SP)
-	TESTQ        R11, R11
-	JNZ          loop
-	MOVQ         96(AX), R11
-	TESTQ        $0x00000001, R11
+rest:
+	MOVQ         96(AX), R9
+	TESTQ        $0x00000001, R9
 	JZ           done
 	VMOVUPD      (DX), Z26
 	VMOVUPD      64(DX), Z27
@@ -49694,7 +46730,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 216(AX), Z26
+	VBROADCASTSD 168(AX), Z26
 	VMULPD       Z26, Z0, Z0
 	VMULPD       Z26, Z1, Z1
 	VMULPD       Z26, Z2, Z2
@@ -49774,7 +46810,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 224(AX), Z26
+	VBROADCASTSD 176(AX), Z26
 	MOVQ         BX, DX
 	VFMADD231PD  (DX), Z26, K1, Z0
 	VFMADD231PD  64(DX), Z26, K2, Z1
@@ -49861,7 +46897,7 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    40(SP), DX
+	MOVQ    32(SP), DX
 	MOVQ    $-1, R9
 	BZHIQ   CX, R9, R9
 	MOVQ    BX, CX
@@ -49994,22 +47030,19 @@ lower:
 	VMOVUPD Z24, K1, (CX)
 	VMOVUPD Z25, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 
 stored:
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 8(SP)
-	MOVQ 192(AX), CX
+	MOVQ 152(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 16(SP)
-	MOVQ 200(AX), CX
+	MOVQ 160(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 24(SP)
-	MOVQ 208(AX), CX
-	SHLQ $0x03, CX
-	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -50017,7 +47050,7 @@ stored:
 
 // func dTileByCol14x16AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·dTileByCol14x16AVX512(SB), NOSPLIT, $56-8
+TEXT ·dTileByCol14x16AVX512(SB), NOSPLIT, $40-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -50027,8 +47060,6 @@ TEXT ·dTileByCol14x16AVX512(SB), NOSPLIT, $56-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
-	MOVQ    152(AX), CX
-	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -50036,7 +47067,7 @@ TEXT ·dTileByCol14x16AVX512(SB), NOSPLIT, $56-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x03, SI
 	MOVQ    80(AX), DI
@@ -50118,21 +47149,11 @@ tile:
 	ADDQ       R8, R9
 	PREFETCHT0 (R9)
 	PREFETCHT0 64(R9)
-	MOVQ       32(SP), R9
-	MOVQ       176(AX), R10
-	SHLQ       $0x03, R10
-	MOVQ       96(AX), R12
-	SHRQ       $0x01, R12
-	MOVQ       184(AX), R11
-	CMPQ       R11, R12
-	CMOVQGT    R12, R11
-	SUBQ       R11, R12
-	MOVQ       R12, 48(SP)
-	TESTQ      R11, R11
-	JZ         idle
+	MOVQ       96(AX), R9
+	SHRQ       $0x01, R9
+	JZ         rest
 
 loop:
-	PREFETCHT1   (R9)
 	VMOVUPD      (DX), Z28
 	VMOVUPD      64(DX), Z29
 	VBROADCASTSD (CX), Z30
@@ -50223,20 +47244,12 @@ loop:
 	VFMADD231PD  Z30, Z29, Z27
 	LEAQ         (DX)(DI*2), DX
 	LEAQ         (CX)(SI*2), CX
-	ADDQ         R10, R9
-	DECQ         R11
+	DECQ         R9
 	JNZ          loop
 
-	// the rounds that fetch nothing touch the argument block
-idle:
-	MOVQ         AX, R9
-	XORQ         R10, R10
-	MOVQ         48(SP), R11
-	MOVQ         $0x00000000, 48(SP)
-	TESTQ        R11, R11
-	JNZ          loop
-	MOVQ         96(AX), R11
-	TESTQ        $0x00000001, R11
+rest:
+	MOVQ         96(AX), R9
+	TESTQ        $0x00000001, R9
 	JZ           done
 	VMOVUPD      (DX), Z28
 	VMOVUPD      64(DX), Z29
@@ -50287,7 +47300,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 216(AX), Z28
+	VBROADCASTSD 168(AX), Z28
 	VMULPD       Z28, Z0, Z0
 	VMULPD       Z28, Z1, Z1
 	VMULPD       Z28, Z2, Z2
@@ -50372,7 +47385,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 224(AX), Z28
+	VBROADCASTSD 176(AX), Z28
 	MOVQ         BX, DX
 	VFMADD231PD  (DX), Z28, K1, Z0
 	VFMADD231PD  64(DX), Z28, K2, Z1
@@ -50465,7 +47478,7 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    40(SP), DX
+	MOVQ    32(SP), DX
 	MOVQ    $-1, R9
 	BZHIQ   CX, R9, R9
 	MOVQ    BX, CX
@@ -50608,22 +47621,19 @@ lower:
 	VMOVUPD Z26, K1, (CX)
 	VMOVUPD Z27, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 
 stored:
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 8(SP)
-	MOVQ 192(AX), CX
+	MOVQ 152(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 16(SP)
-	MOVQ 200(AX), CX
+	MOVQ 160(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 24(SP)
-	MOVQ 208(AX), CX
-	SHLQ $0x03, CX
-	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -50631,7 +47641,7 @@ stored:
 
 // func dTileByRow1x24AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·dTileByRow1x24AVX512(SB), NOSPLIT, $56-8
+TEXT ·dTileByRow1x24AVX512(SB), NOSPLIT, $40-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -50641,8 +47651,6 @@ TEXT ·dTileByRow1x24AVX512(SB), NOSPLIT, $56-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
-	MOVQ    152(AX), CX
-	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -50650,7 +47658,7 @@ TEXT ·dTileByRow1x24AVX512(SB), NOSPLIT, $56-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 	MOVQ    72(AX), CX
 	SHLQ    $0x03, CX
 	MOVQ    80(AX), SI
@@ -50669,21 +47677,11 @@ tile:
 	PREFETCHT0 (DI)
 	PREFETCHT0 64(DI)
 	PREFETCHT0 128(DI)
-	MOVQ       32(SP), DI
-	MOVQ       176(AX), R8
-	SHLQ       $0x03, R8
-	MOVQ       96(AX), R10
-	SHRQ       $0x01, R10
-	MOVQ       184(AX), R9
-	CMPQ       R9, R10
-	CMOVQGT    R10, R9
-	SUBQ       R9, R10
-	MOVQ       R10, 48(SP)
-	TESTQ      R9, R9
-	JZ         idle
+	MOVQ       96(AX), DI
+	SHRQ       $0x01, DI
+	JZ         rest
 
 loop:
-	PREFETCHT1   (DI)
 	VMOVUPD      (DX), Z3
 	VMOVUPD      64(DX), Z4
 	VMOVUPD      128(DX), Z5
@@ -50700,20 +47698,12 @@ loop:
 	VFMADD231PD  Z6, Z5, Z2
 	LEAQ         (DX)(SI*2), DX
 	ADDQ         $0x10, CX
-	ADDQ         R8, DI
-	DECQ         R9
+	DECQ         DI
 	JNZ          loop
 
-	// the rounds that fetch nothing touch the argument block
-idle:
-	MOVQ         AX, DI
-	XORQ         R8, R8
-	MOVQ         48(SP), R9
-	MOVQ         $0x00000000, 48(SP)
-	TESTQ        R9, R9
-	JNZ          loop
-	MOVQ         96(AX), R9
-	TESTQ        $0x00000001, R9
+rest:
+	MOVQ         96(AX), DI
+	TESTQ        $0x00000001, DI
 	JZ           done
 	VMOVUPD      (DX), Z3
 	VMOVUPD      64(DX), Z4
@@ -50727,7 +47717,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 216(AX), Z3
+	VBROADCASTSD 168(AX), Z3
 	VMULPD       Z3, Z0, Z0
 	VMULPD       Z3, Z1, Z1
 	VMULPD       Z3, Z2, Z2
@@ -50751,7 +47741,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 224(AX), Z3
+	VBROADCASTSD 176(AX), Z3
 	MOVQ         BX, DX
 	VFMADD231PD  (DX), Z3, K1, Z0
 	VFMADD231PD  64(DX), Z3, K2, Z1
@@ -50768,7 +47758,7 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    40(SP), DX
+	MOVQ    32(SP), DX
 	MOVQ    $-1, DI
 	BZHIQ   CX, DI, DI
 	MOVQ    BX, CX
@@ -50784,22 +47774,19 @@ lower:
 	VMOVUPD Z1, K2, 64(CX)
 	VMOVUPD Z2, K3, 128(CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 
 stored:
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 8(SP)
-	MOVQ 192(AX), CX
+	MOVQ 152(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 16(SP)
-	MOVQ 200(AX), CX
+	MOVQ 160(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 24(SP)
-	MOVQ 208(AX), CX
-	SHLQ $0x03, CX
-	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -50807,7 +47794,7 @@ stored:
 
 // func dTileByRow2x24AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·dTileByRow2x24AVX512(SB), NOSPLIT, $56-8
+TEXT ·dTileByRow2x24AVX512(SB), NOSPLIT, $40-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -50817,8 +47804,6 @@ TEXT ·dTileByRow2x24AVX512(SB), NOSPLIT, $56-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
-	MOVQ    152(AX), CX
-	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -50826,7 +47811,7 @@ TEXT ·dTileByRow2x24AVX512(SB), NOSPLIT, $56-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x03, SI
 	MOVQ    80(AX), DI
@@ -50852,21 +47837,11 @@ tile:
 	PREFETCHT0 (R9)
 	PREFETCHT0 64(R9)
 	PREFETCHT0 128(R9)
-	MOVQ       32(SP), R9
-	MOVQ       176(AX), R10
-	SHLQ       $0x03, R10
-	MOVQ       96(AX), R12
-	SHRQ       $0x01, R12
-	MOVQ       184(AX), R11
-	CMPQ       R11, R12
-	CMOVQGT    R12, R11
-	SUBQ       R11, R12
-	MOVQ       R12, 48(SP)
-	TESTQ      R11, R11
-	JZ         idle
+	MOVQ       96(AX), R9
+	SHRQ       $0x01, R9
+	JZ         rest
 
 loop:
-	PREFETCHT1   (R9)
 	VMOVUPD      (DX), Z6
 	VMOVUPD      64(DX), Z7
 	VMOVUPD      128(DX), Z8
@@ -50891,20 +47866,12 @@ loop:
 	VFMADD231PD  Z9, Z8, Z5
 	LEAQ         (DX)(DI*2), DX
 	ADDQ         $0x10, CX
-	ADDQ         R10, R9
-	DECQ         R11
+	DECQ         R9
 	JNZ          loop
 
-	// the rounds that fetch nothing touch the argument block
-idle:
-	MOVQ         AX, R9
-	XORQ         R10, R10
-	MOVQ         48(SP), R11
-	MOVQ         $0x00000000, 48(SP)
-	TESTQ        R11, R11
-	JNZ          loop
-	MOVQ         96(AX), R11
-	TESTQ        $0x00000001, R11
+rest:
+	MOVQ         96(AX), R9
+	TESTQ        $0x00000001, R9
 	JZ           done
 	VMOVUPD      (DX), Z6
 	VMOVUPD      64(DX), Z7
@@ -50922,7 +47889,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 216(AX), Z6
+	VBROADCASTSD 168(AX), Z6
 	VMULPD       Z6, Z0, Z0
 	VMULPD       Z6, Z1, Z1
 	VMULPD       Z6, Z2, Z2
@@ -50953,7 +47920,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 224(AX), Z6
+	VBROADCASTSD 176(AX), Z6
 	MOVQ         BX, DX
 	VFMADD231PD  (DX), Z6, K1, Z0
 	VFMADD231PD  64(DX), Z6, K2, Z1
@@ -50978,7 +47945,7 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    40(SP), DX
+	MOVQ    32(SP), DX
 	MOVQ    $-1, R9
 	BZHIQ   CX, R9, R9
 	MOVQ    BX, CX
@@ -51007,22 +47974,19 @@ lower:
 	VMOVUPD Z4, K2, 64(CX)
 	VMOVUPD Z5, K3, 128(CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 
 stored:
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 8(SP)
-	MOVQ 192(AX), CX
+	MOVQ 152(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 16(SP)
-	MOVQ 200(AX), CX
+	MOVQ 160(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 24(SP)
-	MOVQ 208(AX), CX
-	SHLQ $0x03, CX
-	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -51030,7 +47994,7 @@ stored:
 
 // func dTileByRow3x24AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·dTileByRow3x24AVX512(SB), NOSPLIT, $56-8
+TEXT ·dTileByRow3x24AVX512(SB), NOSPLIT, $40-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -51040,8 +48004,6 @@ TEXT ·dTileByRow3x24AVX512(SB), NOSPLIT, $56-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
-	MOVQ    152(AX), CX
-	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -51049,7 +48011,7 @@ TEXT ·dTileByRow3x24AVX512(SB), NOSPLIT, $56-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x03, SI
 	MOVQ    80(AX), DI
@@ -51082,21 +48044,11 @@ tile:
 	PREFETCHT0 (R9)
 	PREFETCHT0 64(R9)
 	PREFETCHT0 128(R9)
-	MOVQ       32(SP), R9
-	MOVQ       176(AX), R10
-	SHLQ       $0x03, R10
-	MOVQ       96(AX), R12
-	SHRQ       $0x01, R12
-	MOVQ       184(AX), R11
-	CMPQ       R11, R12
-	CMOVQGT    R12, R11
-	SUBQ       R11, R12
-	MOVQ       R12, 48(SP)
-	TESTQ      R11, R11
-	JZ         idle
+	MOVQ       96(AX), R9
+	SHRQ       $0x01, R9
+	JZ         rest
 
 loop:
-	PREFETCHT1   (R9)
 	VMOVUPD      (DX), Z9
 	VMOVUPD      64(DX), Z10
 	VMOVUPD      128(DX), Z11
@@ -51129,20 +48081,12 @@ loop:
 	VFMADD231PD  Z12, Z11, Z8
 	LEAQ         (DX)(DI*2), DX
 	ADDQ         $0x10, CX
-	ADDQ         R10, R9
-	DECQ         R11
+	DECQ         R9
 	JNZ          loop
 
-	// the rounds that fetch nothing touch the argument block
-idle:
-	MOVQ         AX, R9
-	XORQ         R10, R10
-	MOVQ         48(SP), R11
-	MOVQ         $0x00000000, 48(SP)
-	TESTQ        R11, R11
-	JNZ          loop
-	MOVQ         96(AX), R11
-	TESTQ        $0x00000001, R11
+rest:
+	MOVQ         96(AX), R9
+	TESTQ        $0x00000001, R9
 	JZ           done
 	VMOVUPD      (DX), Z9
 	VMOVUPD      64(DX), Z10
@@ -51164,7 +48108,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 216(AX), Z9
+	VBROADCASTSD 168(AX), Z9
 	VMULPD       Z9, Z0, Z0
 	VMULPD       Z9, Z1, Z1
 	VMULPD       Z9, Z2, Z2
@@ -51202,7 +48146,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 224(AX), Z9
+	VBROADCASTSD 176(AX), Z9
 	MOVQ         BX, DX
 	VFMADD231PD  (DX), Z9, K1, Z0
 	VFMADD231PD  64(DX), Z9, K2, Z1
@@ -51235,7 +48179,7 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    40(SP), DX
+	MOVQ    32(SP), DX
 	MOVQ    $-1, R9
 	BZHIQ   CX, R9, R9
 	MOVQ    BX, CX
@@ -51277,22 +48221,19 @@ lower:
 	VMOVUPD Z7, K2, 64(CX)
 	VMOVUPD Z8, K3, 128(CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 
 stored:
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 8(SP)
-	MOVQ 192(AX), CX
+	MOVQ 152(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 16(SP)
-	MOVQ 200(AX), CX
+	MOVQ 160(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 24(SP)
-	MOVQ 208(AX), CX
-	SHLQ $0x03, CX
-	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -51300,7 +48241,7 @@ stored:
 
 // func dTileByRow4x24AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·dTileByRow4x24AVX512(SB), NOSPLIT, $56-8
+TEXT ·dTileByRow4x24AVX512(SB), NOSPLIT, $40-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -51310,8 +48251,6 @@ TEXT ·dTileByRow4x24AVX512(SB), NOSPLIT, $56-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
-	MOVQ    152(AX), CX
-	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -51319,7 +48258,7 @@ TEXT ·dTileByRow4x24AVX512(SB), NOSPLIT, $56-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x03, SI
 	MOVQ    80(AX), DI
@@ -51360,21 +48299,11 @@ tile:
 	PREFETCHT0 (R10)
 	PREFETCHT0 64(R10)
 	PREFETCHT0 128(R10)
-	MOVQ       32(SP), R10
-	MOVQ       176(AX), R11
-	SHLQ       $0x03, R11
-	MOVQ       96(AX), R13
-	SHRQ       $0x01, R13
-	MOVQ       184(AX), R12
-	CMPQ       R12, R13
-	CMOVQGT    R13, R12
-	SUBQ       R12, R13
-	MOVQ       R13, 48(SP)
-	TESTQ      R12, R12
-	JZ         idle
+	MOVQ       96(AX), R10
+	SHRQ       $0x01, R10
+	JZ         rest
 
 loop:
-	PREFETCHT1   (R10)
 	VMOVUPD      (DX), Z12
 	VMOVUPD      64(DX), Z13
 	VMOVUPD      128(DX), Z14
@@ -51415,20 +48344,12 @@ loop:
 	VFMADD231PD  Z15, Z14, Z11
 	LEAQ         (DX)(DI*2), DX
 	ADDQ         $0x10, CX
-	ADDQ         R11, R10
-	DECQ         R12
+	DECQ         R10
 	JNZ          loop
 
-	// the rounds that fetch nothing touch the argument block
-idle:
-	MOVQ         AX, R10
-	XORQ         R11, R11
-	MOVQ         48(SP), R12
-	MOVQ         $0x00000000, 48(SP)
-	TESTQ        R12, R12
-	JNZ          loop
-	MOVQ         96(AX), R12
-	TESTQ        $0x00000001, R12
+rest:
+	MOVQ         96(AX), R10
+	TESTQ        $0x00000001, R10
 	JZ           done
 	VMOVUPD      (DX), Z12
 	VMOVUPD      64(DX), Z13
@@ -51454,7 +48375,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 216(AX), Z12
+	VBROADCASTSD 168(AX), Z12
 	VMULPD       Z12, Z0, Z0
 	VMULPD       Z12, Z1, Z1
 	VMULPD       Z12, Z2, Z2
@@ -51499,7 +48420,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 224(AX), Z12
+	VBROADCASTSD 176(AX), Z12
 	MOVQ         BX, DX
 	VFMADD231PD  (DX), Z12, K1, Z0
 	VFMADD231PD  64(DX), Z12, K2, Z1
@@ -51540,7 +48461,7 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    40(SP), DX
+	MOVQ    32(SP), DX
 	MOVQ    $-1, R10
 	BZHIQ   CX, R10, R10
 	MOVQ    BX, CX
@@ -51595,22 +48516,19 @@ lower:
 	VMOVUPD Z10, K2, 64(CX)
 	VMOVUPD Z11, K3, 128(CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 
 stored:
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 8(SP)
-	MOVQ 192(AX), CX
+	MOVQ 152(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 16(SP)
-	MOVQ 200(AX), CX
+	MOVQ 160(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 24(SP)
-	MOVQ 208(AX), CX
-	SHLQ $0x03, CX
-	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -51618,7 +48536,7 @@ stored:
 
 // func dTileByRow5x24AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·dTileByRow5x24AVX512(SB), NOSPLIT, $56-8
+TEXT ·dTileByRow5x24AVX512(SB), NOSPLIT, $40-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -51628,8 +48546,6 @@ TEXT ·dTileByRow5x24AVX512(SB), NOSPLIT, $56-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
-	MOVQ    152(AX), CX
-	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -51637,7 +48553,7 @@ TEXT ·dTileByRow5x24AVX512(SB), NOSPLIT, $56-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x03, SI
 	MOVQ    80(AX), DI
@@ -51685,21 +48601,11 @@ tile:
 	PREFETCHT0 (R10)
 	PREFETCHT0 64(R10)
 	PREFETCHT0 128(R10)
-	MOVQ       32(SP), R10
-	MOVQ       176(AX), R11
-	SHLQ       $0x03, R11
-	MOVQ       96(AX), R13
-	SHRQ       $0x01, R13
-	MOVQ       184(AX), R12
-	CMPQ       R12, R13
-	CMOVQGT    R13, R12
-	SUBQ       R12, R13
-	MOVQ       R13, 48(SP)
-	TESTQ      R12, R12
-	JZ         idle
+	MOVQ       96(AX), R10
+	SHRQ       $0x01, R10
+	JZ         rest
 
 loop:
-	PREFETCHT1   (R10)
 	VMOVUPD      (DX), Z15
 	VMOVUPD      64(DX), Z16
 	VMOVUPD      128(DX), Z17
@@ -51748,20 +48654,12 @@ loop:
 	VFMADD231PD  Z18, Z17, Z14
 	LEAQ         (DX)(DI*2), DX
 	ADDQ         $0x10, CX
-	ADDQ         R11, R10
-	DECQ         R12
+	DECQ         R10
 	JNZ          loop
 
-	// the rounds that fetch nothing touch the argument block
-idle:
-	MOVQ         AX, R10
-	XORQ         R11, R11
-	MOVQ         48(SP), R12
-	MOVQ         $0x00000000, 48(SP)
-	TESTQ        R12, R12
-	JNZ          loop
-	MOVQ         96(AX), R12
-	TESTQ        $0x00000001, R12
+rest:
+	MOVQ         96(AX), R10
+	TESTQ        $0x00000001, R10
 	JZ           done
 	VMOVUPD      (DX), Z15
 	VMOVUPD      64(DX), Z16
@@ -51791,7 +48689,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 216(AX), Z15
+	VBROADCASTSD 168(AX), Z15
 	VMULPD       Z15, Z0, Z0
 	VMULPD       Z15, Z1, Z1
 	VMULPD       Z15, Z2, Z2
@@ -51843,7 +48741,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 224(AX), Z15
+	VBROADCASTSD 176(AX), Z15
 	MOVQ         BX, DX
 	VFMADD231PD  (DX), Z15, K1, Z0
 	VFMADD231PD  64(DX), Z15, K2, Z1
@@ -51892,7 +48790,7 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    40(SP), DX
+	MOVQ    32(SP), DX
 	MOVQ    $-1, R10
 	BZHIQ   CX, R10, R10
 	MOVQ    BX, CX
@@ -51960,22 +48858,19 @@ lower:
 	VMOVUPD Z13, K2, 64(CX)
 	VMOVUPD Z14, K3, 128(CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 
 stored:
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 8(SP)
-	MOVQ 192(AX), CX
+	MOVQ 152(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 16(SP)
-	MOVQ 200(AX), CX
+	MOVQ 160(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 24(SP)
-	MOVQ 208(AX), CX
-	SHLQ $0x03, CX
-	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -51983,7 +48878,7 @@ stored:
 
 // func dTileByRow6x24AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·dTileByRow6x24AVX512(SB), NOSPLIT, $56-8
+TEXT ·dTileByRow6x24AVX512(SB), NOSPLIT, $40-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -51993,8 +48888,6 @@ TEXT ·dTileByRow6x24AVX512(SB), NOSPLIT, $56-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
-	MOVQ    152(AX), CX
-	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -52002,7 +48895,7 @@ TEXT ·dTileByRow6x24AVX512(SB), NOSPLIT, $56-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x03, SI
 	MOVQ    80(AX), DI
@@ -52059,21 +48952,11 @@ tile:
 	PREFETCHT0 (R11)
 	PREFETCHT0 64(R11)
 	PREFETCHT0 128(R11)
-	MOVQ       32(SP), R11
-	MOVQ       176(AX), R12
-	SHLQ       $0x03, R12
-	MOVQ       96(AX), R14
-	SHRQ       $0x01, R14
-	MOVQ       184(AX), R13
-	CMPQ       R13, R14
-	CMOVQGT    R14, R13
-	SUBQ       R13, R14
-	MOVQ       R14, 48(SP)
-	TESTQ      R13, R13
-	JZ         idle
+	MOVQ       96(AX), R11
+	SHRQ       $0x01, R11
+	JZ         rest
 
 loop:
-	PREFETCHT1   (R11)
 	VMOVUPD      (DX), Z18
 	VMOVUPD      64(DX), Z19
 	VMOVUPD      128(DX), Z20
@@ -52131,20 +49014,12 @@ loop:
 	LEAQ         (DX)(DI*2), DX
 	ADDQ         $0x10, CX
 	ADDQ         $0x10, R10
-	ADDQ         R12, R11
-	DECQ         R13
+	DECQ         R11
 	JNZ          loop
 
-	// the rounds that fetch nothing touch the argument block
-idle:
-	MOVQ         AX, R11
-	XORQ         R12, R12
-	MOVQ         48(SP), R13
-	MOVQ         $0x00000000, 48(SP)
-	TESTQ        R13, R13
-	JNZ          loop
-	MOVQ         96(AX), R13
-	TESTQ        $0x00000001, R13
+rest:
+	MOVQ         96(AX), R11
+	TESTQ        $0x00000001, R11
 	JZ           done
 	VMOVUPD      (DX), Z18
 	VMOVUPD      64(DX), Z19
@@ -52178,7 +49053,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 216(AX), Z18
+	VBROADCASTSD 168(AX), Z18
 	VMULPD       Z18, Z0, Z0
 	VMULPD       Z18, Z1, Z1
 	VMULPD       Z18, Z2, Z2
@@ -52237,7 +49112,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 224(AX), Z18
+	VBROADCASTSD 176(AX), Z18
 	MOVQ         BX, DX
 	VFMADD231PD  (DX), Z18, K1, Z0
 	VFMADD231PD  64(DX), Z18, K2, Z1
@@ -52294,7 +49169,7 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    40(SP), DX
+	MOVQ    32(SP), DX
 	MOVQ    $-1, R10
 	BZHIQ   CX, R10, R10
 	MOVQ    BX, CX
@@ -52375,22 +49250,19 @@ lower:
 	VMOVUPD Z16, K2, 64(CX)
 	VMOVUPD Z17, K3, 128(CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 
 stored:
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 8(SP)
-	MOVQ 192(AX), CX
+	MOVQ 152(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 16(SP)
-	MOVQ 200(AX), CX
+	MOVQ 160(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 24(SP)
-	MOVQ 208(AX), CX
-	SHLQ $0x03, CX
-	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -52398,7 +49270,7 @@ stored:
 
 // func dTileByRow7x24AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·dTileByRow7x24AVX512(SB), NOSPLIT, $56-8
+TEXT ·dTileByRow7x24AVX512(SB), NOSPLIT, $40-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -52408,8 +49280,6 @@ TEXT ·dTileByRow7x24AVX512(SB), NOSPLIT, $56-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
-	MOVQ    152(AX), CX
-	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -52417,7 +49287,7 @@ TEXT ·dTileByRow7x24AVX512(SB), NOSPLIT, $56-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x03, SI
 	MOVQ    80(AX), DI
@@ -52481,21 +49351,11 @@ tile:
 	PREFETCHT0 (R11)
 	PREFETCHT0 64(R11)
 	PREFETCHT0 128(R11)
-	MOVQ       32(SP), R11
-	MOVQ       176(AX), R12
-	SHLQ       $0x03, R12
-	MOVQ       96(AX), R14
-	SHRQ       $0x01, R14
-	MOVQ       184(AX), R13
-	CMPQ       R13, R14
-	CMOVQGT    R14, R13
-	SUBQ       R13, R14
-	MOVQ       R14, 48(SP)
-	TESTQ      R13, R13
-	JZ         idle
+	MOVQ       96(AX), R11
+	SHRQ       $0x01, R11
+	JZ         rest
 
 loop:
-	PREFETCHT1   (R11)
 	VMOVUPD      (DX), Z21
 	VMOVUPD      64(DX), Z22
 	VMOVUPD      128(DX), Z23
@@ -52561,20 +49421,12 @@ loop:
 	LEAQ         (DX)(DI*2), DX
 	ADDQ         $0x10, CX
 	ADDQ         $0x10, R10
-	ADDQ         R12, R11
-	DECQ         R13
+	DECQ         R11
 	JNZ          loop
 
-	// the rounds that fetch nothing touch the argument block
-idle:
-	MOVQ         AX, R11
-	XORQ         R12, R12
-	MOVQ         48(SP), R13
-	MOVQ         $0x00000000, 48(SP)
-	TESTQ        R13, R13
-	JNZ          loop
-	MOVQ         96(AX), R13
-	TESTQ        $0x00000001, R13
+rest:
+	MOVQ         96(AX), R11
+	TESTQ        $0x00000001, R11
 	JZ           done
 	VMOVUPD      (DX), Z21
 	VMOVUPD      64(DX), Z22
@@ -52612,7 +49464,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 216(AX), Z21
+	VBROADCASTSD 168(AX), Z21
 	VMULPD       Z21, Z0, Z0
 	VMULPD       Z21, Z1, Z1
 	VMULPD       Z21, Z2, Z2
@@ -52678,7 +49530,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 224(AX), Z21
+	VBROADCASTSD 176(AX), Z21
 	MOVQ         BX, DX
 	VFMADD231PD  (DX), Z21, K1, Z0
 	VFMADD231PD  64(DX), Z21, K2, Z1
@@ -52743,7 +49595,7 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    40(SP), DX
+	MOVQ    32(SP), DX
 	MOVQ    $-1, R10
 	BZHIQ   CX, R10, R10
 	MOVQ    BX, CX
@@ -52837,22 +49689,19 @@ lower:
 	VMOVUPD Z19, K2, 64(CX)
 	VMOVUPD Z20, K3, 128(CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 
 stored:
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 8(SP)
-	MOVQ 192(AX), CX
+	MOVQ 152(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 16(SP)
-	MOVQ 200(AX), CX
+	MOVQ 160(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 24(SP)
-	MOVQ 208(AX), CX
-	SHLQ $0x03, CX
-	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -52860,7 +49709,7 @@ stored:
 
 // func dTileByRow8x24AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·dTileByRow8x24AVX512(SB), NOSPLIT, $56-8
+TEXT ·dTileByRow8x24AVX512(SB), NOSPLIT, $40-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -52870,8 +49719,6 @@ TEXT ·dTileByRow8x24AVX512(SB), NOSPLIT, $56-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
-	MOVQ    152(AX), CX
-	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -52879,7 +49726,7 @@ TEXT ·dTileByRow8x24AVX512(SB), NOSPLIT, $56-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x03, SI
 	MOVQ    80(AX), DI
@@ -52950,21 +49797,11 @@ tile:
 	PREFETCHT0 (R11)
 	PREFETCHT0 64(R11)
 	PREFETCHT0 128(R11)
-	MOVQ       32(SP), R11
-	MOVQ       176(AX), R12
-	SHLQ       $0x03, R12
-	MOVQ       96(AX), R14
-	SHRQ       $0x01, R14
-	MOVQ       184(AX), R13
-	CMPQ       R13, R14
-	CMOVQGT    R14, R13
-	SUBQ       R13, R14
-	MOVQ       R14, 48(SP)
-	TESTQ      R13, R13
-	JZ         idle
+	MOVQ       96(AX), R11
+	SHRQ       $0x01, R11
+	JZ         rest
 
 loop:
-	PREFETCHT1   (R11)
 	VMOVUPD      (DX), Z24
 	VMOVUPD      64(DX), Z25
 	VMOVUPD      128(DX), Z26
@@ -53038,20 +49875,12 @@ loop:
 	LEAQ         (DX)(DI*2), DX
 	ADDQ         $0x10, CX
 	ADDQ         $0x10, R10
-	ADDQ         R12, R11
-	DECQ         R13
+	DECQ         R11
 	JNZ          loop
 
-	// the rounds that fetch nothing touch the argument block
-idle:
-	MOVQ         AX, R11
-	XORQ         R12, R12
-	MOVQ         48(SP), R13
-	MOVQ         $0x00000000, 48(SP)
-	TESTQ        R13, R13
-	JNZ          loop
-	MOVQ         96(AX), R13
-	TESTQ        $0x00000001, R13
+rest:
+	MOVQ         96(AX), R11
+	TESTQ        $0x00000001, R11
 	JZ           done
 	VMOVUPD      (DX), Z24
 	VMOVUPD      64(DX), Z25
@@ -53093,7 +49922,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 216(AX), Z24
+	VBROADCASTSD 168(AX), Z24
 	VMULPD       Z24, Z0, Z0
 	VMULPD       Z24, Z1, Z1
 	VMULPD       Z24, Z2, Z2
@@ -53166,7 +49995,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 224(AX), Z24
+	VBROADCASTSD 176(AX), Z24
 	MOVQ         BX, DX
 	VFMADD231PD  (DX), Z24, K1, Z0
 	VFMADD231PD  64(DX), Z24, K2, Z1
@@ -53239,7 +50068,7 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    40(SP), DX
+	MOVQ    32(SP), DX
 	MOVQ    $-1, R10
 	BZHIQ   CX, R10, R10
 	MOVQ    BX, CX
@@ -53346,22 +50175,19 @@ lower:
 	VMOVUPD Z22, K2, 64(CX)
 	VMOVUPD Z23, K3, 128(CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 
 stored:
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 8(SP)
-	MOVQ 192(AX), CX
+	MOVQ 152(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 16(SP)
-	MOVQ 200(AX), CX
+	MOVQ 160(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 24(SP)
-	MOVQ 208(AX), CX
-	SHLQ $0x03, CX
-	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -53369,7 +50195,7 @@ stored:
 
 // func dTileByRow9x24AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·dTileByRow9x24AVX512(SB), NOSPLIT, $56-8
+TEXT ·dTileByRow9x24AVX512(SB), NOSPLIT, $40-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -53379,8 +50205,6 @@ TEXT ·dTileByRow9x24AVX512(SB), NOSPLIT, $56-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
-	MOVQ    152(AX), CX
-	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -53388,7 +50212,7 @@ TEXT ·dTileByRow9x24AVX512(SB), NOSPLIT, $56-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x03, SI
 	MOVQ    80(AX), DI
@@ -53466,21 +50290,11 @@ tile:
 	PREFETCHT0 (R11)
 	PREFETCHT0 64(R11)
 	PREFETCHT0 128(R11)
-	MOVQ       32(SP), R11
-	MOVQ       176(AX), R12
-	SHLQ       $0x03, R12
-	MOVQ       96(AX), R14
-	SHRQ       $0x01, R14
-	MOVQ       184(AX), R13
-	CMPQ       R13, R14
-	CMOVQGT    R14, R13
-	SUBQ       R13, R14
-	MOVQ       R14, 48(SP)
-	TESTQ      R13, R13
-	JZ         idle
+	MOVQ       96(AX), R11
+	SHRQ       $0x01, R11
+	JZ         rest
 
 loop:
-	PREFETCHT1   (R11)
 	VMOVUPD      (DX), Z27
 	VMOVUPD      64(DX), Z28
 	VMOVUPD      128(DX), Z29
@@ -53562,20 +50376,12 @@ loop:
 	LEAQ         (DX)(DI*2), DX
 	ADDQ         $0x10, CX
 	ADDQ         $0x10, R10
-	ADDQ         R12, R11
-	DECQ         R13
+	DECQ         R11
 	JNZ          loop
 
-	// the rounds that fetch nothing touch the argument block
-idle:
-	MOVQ         AX, R11
-	XORQ         R12, R12
-	MOVQ         48(SP), R13
-	MOVQ         $0x00000000, 48(SP)
-	TESTQ        R13, R13
-	JNZ          loop
-	MOVQ         96(AX), R13
-	TESTQ        $0x00000001, R13
+rest:
+	MOVQ         96(AX), R11
+	TESTQ        $0x00000001, R11
 	JZ           done
 	VMOVUPD      (DX), Z27
 	VMOVUPD      64(DX), Z28
@@ -53621,7 +50427,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 216(AX), Z27
+	VBROADCASTSD 168(AX), Z27
 	VMULPD       Z27, Z0, Z0
 	VMULPD       Z27, Z1, Z1
 	VMULPD       Z27, Z2, Z2
@@ -53701,7 +50507,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 224(AX), Z27
+	VBROADCASTSD 176(AX), Z27
 	MOVQ         BX, DX
 	VFMADD231PD  (DX), Z27, K1, Z0
 	VFMADD231PD  64(DX), Z27, K2, Z1
@@ -53782,7 +50588,7 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    40(SP), DX
+	MOVQ    32(SP), DX
 	MOVQ    $-1, R10
 	BZHIQ   CX, R10, R10
 	MOVQ    BX, CX
@@ -53902,22 +50708,19 @@ lower:
 	VMOVUPD Z25, K2, 64(CX)
 	VMOVUPD Z26, K3, 128(CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 
 stored:
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 8(SP)
-	MOVQ 192(AX), CX
+	MOVQ 152(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 16(SP)
-	MOVQ 200(AX), CX
+	MOVQ 160(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 24(SP)
-	MOVQ 208(AX), CX
-	SHLQ $0x03, CX
-	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -53925,7 +50728,7 @@ stored:
 
 // func dTileByCol1x24AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·dTileByCol1x24AVX512(SB), NOSPLIT, $56-8
+TEXT ·dTileByCol1x24AVX512(SB), NOSPLIT, $40-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -53935,8 +50738,6 @@ TEXT ·dTileByCol1x24AVX512(SB), NOSPLIT, $56-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
-	MOVQ    152(AX), CX
-	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -53944,7 +50745,7 @@ TEXT ·dTileByCol1x24AVX512(SB), NOSPLIT, $56-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x03, SI
 	MOVQ    80(AX), DI
@@ -53963,21 +50764,11 @@ tile:
 	PREFETCHT0 (R8)
 	PREFETCHT0 64(R8)
 	PREFETCHT0 128(R8)
-	MOVQ       32(SP), R8
-	MOVQ       176(AX), R9
-	SHLQ       $0x03, R9
-	MOVQ       96(AX), R11
-	SHRQ       $0x01, R11
-	MOVQ       184(AX), R10
-	CMPQ       R10, R11
-	CMOVQGT    R11, R10
-	SUBQ       R10, R11
-	MOVQ       R11, 48(SP)
-	TESTQ      R10, R10
-	JZ         idle
+	MOVQ       96(AX), R8
+	SHRQ       $0x01, R8
+	JZ         rest
 
 loop:
-	PREFETCHT1   (R8)
 	VMOVUPD      (DX), Z3
 	VMOVUPD      64(DX), Z4
 	VMOVUPD      128(DX), Z5
@@ -53994,20 +50785,12 @@ loop:
 	VFMADD231PD  Z6, Z5, Z2
 	LEAQ         (DX)(DI*2), DX
 	LEAQ         (CX)(SI*2), CX
-	ADDQ         R9, R8
-	DECQ         R10
+	DECQ         R8
 	JNZ          loop
 
-	// the rounds that fetch nothing touch the argument block
-idle:
-	MOVQ         AX, R8
-	XORQ         R9, R9
-	MOVQ         48(SP), R10
-	MOVQ         $0x00000000, 48(SP)
-	TESTQ        R10, R10
-	JNZ          loop
-	MOVQ         96(AX), R10
-	TESTQ        $0x00000001, R10
+rest:
+	MOVQ         96(AX), R8
+	TESTQ        $0x00000001, R8
 	JZ           done
 	VMOVUPD      (DX), Z3
 	VMOVUPD      64(DX), Z4
@@ -54021,7 +50804,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 216(AX), Z3
+	VBROADCASTSD 168(AX), Z3
 	VMULPD       Z3, Z0, Z0
 	VMULPD       Z3, Z1, Z1
 	VMULPD       Z3, Z2, Z2
@@ -54045,7 +50828,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 224(AX), Z3
+	VBROADCASTSD 176(AX), Z3
 	MOVQ         BX, DX
 	VFMADD231PD  (DX), Z3, K1, Z0
 	VFMADD231PD  64(DX), Z3, K2, Z1
@@ -54062,7 +50845,7 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    40(SP), DX
+	MOVQ    32(SP), DX
 	MOVQ    $-1, R8
 	BZHIQ   CX, R8, R8
 	MOVQ    BX, CX
@@ -54078,22 +50861,19 @@ lower:
 	VMOVUPD Z1, K2, 64(CX)
 	VMOVUPD Z2, K3, 128(CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 
 stored:
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 8(SP)
-	MOVQ 192(AX), CX
+	MOVQ 152(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 16(SP)
-	MOVQ 200(AX), CX
+	MOVQ 160(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 24(SP)
-	MOVQ 208(AX), CX
-	SHLQ $0x03, CX
-	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -54101,7 +50881,7 @@ stored:
 
 // func dTileByCol2x24AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·dTileByCol2x24AVX512(SB), NOSPLIT, $56-8
+TEXT ·dTileByCol2x24AVX512(SB), NOSPLIT, $40-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -54111,8 +50891,6 @@ TEXT ·dTileByCol2x24AVX512(SB), NOSPLIT, $56-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
-	MOVQ    152(AX), CX
-	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -54120,7 +50898,7 @@ TEXT ·dTileByCol2x24AVX512(SB), NOSPLIT, $56-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x03, SI
 	MOVQ    80(AX), DI
@@ -54146,21 +50924,11 @@ tile:
 	PREFETCHT0 (R9)
 	PREFETCHT0 64(R9)
 	PREFETCHT0 128(R9)
-	MOVQ       32(SP), R9
-	MOVQ       176(AX), R10
-	SHLQ       $0x03, R10
-	MOVQ       96(AX), R12
-	SHRQ       $0x01, R12
-	MOVQ       184(AX), R11
-	CMPQ       R11, R12
-	CMOVQGT    R12, R11
-	SUBQ       R11, R12
-	MOVQ       R12, 48(SP)
-	TESTQ      R11, R11
-	JZ         idle
+	MOVQ       96(AX), R9
+	SHRQ       $0x01, R9
+	JZ         rest
 
 loop:
-	PREFETCHT1   (R9)
 	VMOVUPD      (DX), Z6
 	VMOVUPD      64(DX), Z7
 	VMOVUPD      128(DX), Z8
@@ -54185,20 +50953,12 @@ loop:
 	VFMADD231PD  Z9, Z8, Z5
 	LEAQ         (DX)(DI*2), DX
 	LEAQ         (CX)(SI*2), CX
-	ADDQ         R10, R9
-	DECQ         R11
+	DECQ         R9
 	JNZ          loop
 
-	// the rounds that fetch nothing touch the argument block
-idle:
-	MOVQ         AX, R9
-	XORQ         R10, R10
-	MOVQ         48(SP), R11
-	MOVQ         $0x00000000, 48(SP)
-	TESTQ        R11, R11
-	JNZ          loop
-	MOVQ         96(AX), R11
-	TESTQ        $0x00000001, R11
+rest:
+	MOVQ         96(AX), R9
+	TESTQ        $0x00000001, R9
 	JZ           done
 	VMOVUPD      (DX), Z6
 	VMOVUPD      64(DX), Z7
@@ -54216,7 +50976,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 216(AX), Z6
+	VBROADCASTSD 168(AX), Z6
 	VMULPD       Z6, Z0, Z0
 	VMULPD       Z6, Z1, Z1
 	VMULPD       Z6, Z2, Z2
@@ -54247,7 +51007,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 224(AX), Z6
+	VBROADCASTSD 176(AX), Z6
 	MOVQ         BX, DX
 	VFMADD231PD  (DX), Z6, K1, Z0
 	VFMADD231PD  64(DX), Z6, K2, Z1
@@ -54272,7 +51032,7 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    40(SP), DX
+	MOVQ    32(SP), DX
 	MOVQ    $-1, R9
 	BZHIQ   CX, R9, R9
 	MOVQ    BX, CX
@@ -54301,22 +51061,19 @@ lower:
 	VMOVUPD Z4, K2, 64(CX)
 	VMOVUPD Z5, K3, 128(CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 
 stored:
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 8(SP)
-	MOVQ 192(AX), CX
+	MOVQ 152(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 16(SP)
-	MOVQ 200(AX), CX
+	MOVQ 160(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 24(SP)
-	MOVQ 208(AX), CX
-	SHLQ $0x03, CX
-	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -54324,7 +51081,7 @@ stored:
 
 // func dTileByCol3x24AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·dTileByCol3x24AVX512(SB), NOSPLIT, $56-8
+TEXT ·dTileByCol3x24AVX512(SB), NOSPLIT, $40-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -54334,8 +51091,6 @@ TEXT ·dTileByCol3x24AVX512(SB), NOSPLIT, $56-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
-	MOVQ    152(AX), CX
-	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -54343,7 +51098,7 @@ TEXT ·dTileByCol3x24AVX512(SB), NOSPLIT, $56-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x03, SI
 	MOVQ    80(AX), DI
@@ -54376,21 +51131,11 @@ tile:
 	PREFETCHT0 (R9)
 	PREFETCHT0 64(R9)
 	PREFETCHT0 128(R9)
-	MOVQ       32(SP), R9
-	MOVQ       176(AX), R10
-	SHLQ       $0x03, R10
-	MOVQ       96(AX), R12
-	SHRQ       $0x01, R12
-	MOVQ       184(AX), R11
-	CMPQ       R11, R12
-	CMOVQGT    R12, R11
-	SUBQ       R11, R12
-	MOVQ       R12, 48(SP)
-	TESTQ      R11, R11
-	JZ         idle
+	MOVQ       96(AX), R9
+	SHRQ       $0x01, R9
+	JZ         rest
 
 loop:
-	PREFETCHT1   (R9)
 	VMOVUPD      (DX), Z9
 	VMOVUPD      64(DX), Z10
 	VMOVUPD      128(DX), Z11
@@ -54423,20 +51168,12 @@ loop:
 	VFMADD231PD  Z12, Z11, Z8
 	LEAQ         (DX)(DI*2), DX
 	LEAQ         (CX)(SI*2), CX
-	ADDQ         R10, R9
-	DECQ         R11
+	DECQ         R9
 	JNZ          loop
 
-	// the rounds that fetch nothing touch the argument block
-idle:
-	MOVQ         AX, R9
-	XORQ         R10, R10
-	MOVQ         48(SP), R11
-	MOVQ         $0x00000000, 48(SP)
-	TESTQ        R11, R11
-	JNZ          loop
-	MOVQ         96(AX), R11
-	TESTQ        $0x00000001, R11
+rest:
+	MOVQ         96(AX), R9
+	TESTQ        $0x00000001, R9
 	JZ           done
 	VMOVUPD      (DX), Z9
 	VMOVUPD      64(DX), Z10
@@ -54458,7 +51195,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 216(AX), Z9
+	VBROADCASTSD 168(AX), Z9
 	VMULPD       Z9, Z0, Z0
 	VMULPD       Z9, Z1, Z1
 	VMULPD       Z9, Z2, Z2
@@ -54496,7 +51233,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 224(AX), Z9
+	VBROADCASTSD 176(AX), Z9
 	MOVQ         BX, DX
 	VFMADD231PD  (DX), Z9, K1, Z0
 	VFMADD231PD  64(DX), Z9, K2, Z1
@@ -54529,7 +51266,7 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    40(SP), DX
+	MOVQ    32(SP), DX
 	MOVQ    $-1, R9
 	BZHIQ   CX, R9, R9
 	MOVQ    BX, CX
@@ -54571,22 +51308,19 @@ lower:
 	VMOVUPD Z7, K2, 64(CX)
 	VMOVUPD Z8, K3, 128(CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 
 stored:
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 8(SP)
-	MOVQ 192(AX), CX
+	MOVQ 152(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 16(SP)
-	MOVQ 200(AX), CX
+	MOVQ 160(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 24(SP)
-	MOVQ 208(AX), CX
-	SHLQ $0x03, CX
-	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -54594,7 +51328,7 @@ stored:
 
 // func dTileByCol4x24AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·dTileByCol4x24AVX512(SB), NOSPLIT, $56-8
+TEXT ·dTileByCol4x24AVX512(SB), NOSPLIT, $40-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -54604,8 +51338,6 @@ TEXT ·dTileByCol4x24AVX512(SB), NOSPLIT, $56-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
-	MOVQ    152(AX), CX
-	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -54613,7 +51345,7 @@ TEXT ·dTileByCol4x24AVX512(SB), NOSPLIT, $56-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x03, SI
 	MOVQ    80(AX), DI
@@ -54653,21 +51385,11 @@ tile:
 	PREFETCHT0 (R9)
 	PREFETCHT0 64(R9)
 	PREFETCHT0 128(R9)
-	MOVQ       32(SP), R9
-	MOVQ       176(AX), R10
-	SHLQ       $0x03, R10
-	MOVQ       96(AX), R12
-	SHRQ       $0x01, R12
-	MOVQ       184(AX), R11
-	CMPQ       R11, R12
-	CMOVQGT    R12, R11
-	SUBQ       R11, R12
-	MOVQ       R12, 48(SP)
-	TESTQ      R11, R11
-	JZ         idle
+	MOVQ       96(AX), R9
+	SHRQ       $0x01, R9
+	JZ         rest
 
 loop:
-	PREFETCHT1   (R9)
 	VMOVUPD      (DX), Z12
 	VMOVUPD      64(DX), Z13
 	VMOVUPD      128(DX), Z14
@@ -54708,20 +51430,12 @@ loop:
 	VFMADD231PD  Z15, Z14, Z11
 	LEAQ         (DX)(DI*2), DX
 	LEAQ         (CX)(SI*2), CX
-	ADDQ         R10, R9
-	DECQ         R11
+	DECQ         R9
 	JNZ          loop
 
-	// the rounds that fetch nothing touch the argument block
-idle:
-	MOVQ         AX, R9
-	XORQ         R10, R10
-	MOVQ         48(SP), R11
-	MOVQ         $0x00000000, 48(SP)
-	TESTQ        R11, R11
-	JNZ          loop
-	MOVQ         96(AX), R11
-	TESTQ        $0x00000001, R11
+rest:
+	MOVQ         96(AX), R9
+	TESTQ        $0x00000001, R9
 	JZ           done
 	VMOVUPD      (DX), Z12
 	VMOVUPD      64(DX), Z13
@@ -54747,7 +51461,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 216(AX), Z12
+	VBROADCASTSD 168(AX), Z12
 	VMULPD       Z12, Z0, Z0
 	VMULPD       Z12, Z1, Z1
 	VMULPD       Z12, Z2, Z2
@@ -54792,7 +51506,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 224(AX), Z12
+	VBROADCASTSD 176(AX), Z12
 	MOVQ         BX, DX
 	VFMADD231PD  (DX), Z12, K1, Z0
 	VFMADD231PD  64(DX), Z12, K2, Z1
@@ -54833,7 +51547,7 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    40(SP), DX
+	MOVQ    32(SP), DX
 	MOVQ    $-1, R9
 	BZHIQ   CX, R9, R9
 	MOVQ    BX, CX
@@ -54888,22 +51602,19 @@ lower:
 	VMOVUPD Z10, K2, 64(CX)
 	VMOVUPD Z11, K3, 128(CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 
 stored:
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 8(SP)
-	MOVQ 192(AX), CX
+	MOVQ 152(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 16(SP)
-	MOVQ 200(AX), CX
+	MOVQ 160(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 24(SP)
-	MOVQ 208(AX), CX
-	SHLQ $0x03, CX
-	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -54911,7 +51622,7 @@ stored:
 
 // func dTileByCol5x24AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·dTileByCol5x24AVX512(SB), NOSPLIT, $56-8
+TEXT ·dTileByCol5x24AVX512(SB), NOSPLIT, $40-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -54921,8 +51632,6 @@ TEXT ·dTileByCol5x24AVX512(SB), NOSPLIT, $56-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
-	MOVQ    152(AX), CX
-	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -54930,7 +51639,7 @@ TEXT ·dTileByCol5x24AVX512(SB), NOSPLIT, $56-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x03, SI
 	MOVQ    80(AX), DI
@@ -54977,21 +51686,11 @@ tile:
 	PREFETCHT0 (R9)
 	PREFETCHT0 64(R9)
 	PREFETCHT0 128(R9)
-	MOVQ       32(SP), R9
-	MOVQ       176(AX), R10
-	SHLQ       $0x03, R10
-	MOVQ       96(AX), R12
-	SHRQ       $0x01, R12
-	MOVQ       184(AX), R11
-	CMPQ       R11, R12
-	CMOVQGT    R12, R11
-	SUBQ       R11, R12
-	MOVQ       R12, 48(SP)
-	TESTQ      R11, R11
-	JZ         idle
+	MOVQ       96(AX), R9
+	SHRQ       $0x01, R9
+	JZ         rest
 
 loop:
-	PREFETCHT1   (R9)
 	VMOVUPD      (DX), Z15
 	VMOVUPD      64(DX), Z16
 	VMOVUPD      128(DX), Z17
@@ -55040,20 +51739,12 @@ loop:
 	VFMADD231PD  Z18, Z17, Z14
 	LEAQ         (DX)(DI*2), DX
 	LEAQ         (CX)(SI*2), CX
-	ADDQ         R10, R9
-	DECQ         R11
+	DECQ         R9
 	JNZ          loop
 
-	// the rounds that fetch nothing touch the argument block
-idle:
-	MOVQ         AX, R9
-	XORQ         R10, R10
-	MOVQ         48(SP), R11
-	MOVQ         $0x00000000, 48(SP)
-	TESTQ        R11, R11
-	JNZ          loop
-	MOVQ         96(AX), R11
-	TESTQ        $0x00000001, R11
+rest:
+	MOVQ         96(AX), R9
+	TESTQ        $0x00000001, R9
 	JZ           done
 	VMOVUPD      (DX), Z15
 	VMOVUPD      64(DX), Z16
@@ -55083,7 +51774,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 216(AX), Z15
+	VBROADCASTSD 168(AX), Z15
 	VMULPD       Z15, Z0, Z0
 	VMULPD       Z15, Z1, Z1
 	VMULPD       Z15, Z2, Z2
@@ -55135,7 +51826,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 224(AX), Z15
+	VBROADCASTSD 176(AX), Z15
 	MOVQ         BX, DX
 	VFMADD231PD  (DX), Z15, K1, Z0
 	VFMADD231PD  64(DX), Z15, K2, Z1
@@ -55184,7 +51875,7 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    40(SP), DX
+	MOVQ    32(SP), DX
 	MOVQ    $-1, R9
 	BZHIQ   CX, R9, R9
 	MOVQ    BX, CX
@@ -55252,22 +51943,19 @@ lower:
 	VMOVUPD Z13, K2, 64(CX)
 	VMOVUPD Z14, K3, 128(CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 
 stored:
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 8(SP)
-	MOVQ 192(AX), CX
+	MOVQ 152(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 16(SP)
-	MOVQ 200(AX), CX
+	MOVQ 160(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 24(SP)
-	MOVQ 208(AX), CX
-	SHLQ $0x03, CX
-	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -55275,7 +51963,7 @@ stored:
 
 // func dTileByCol6x24AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·dTileByCol6x24AVX512(SB), NOSPLIT, $56-8
+TEXT ·dTileByCol6x24AVX512(SB), NOSPLIT, $40-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -55285,8 +51973,6 @@ TEXT ·dTileByCol6x24AVX512(SB), NOSPLIT, $56-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
-	MOVQ    152(AX), CX
-	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -55294,7 +51980,7 @@ TEXT ·dTileByCol6x24AVX512(SB), NOSPLIT, $56-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x03, SI
 	MOVQ    80(AX), DI
@@ -55348,21 +52034,11 @@ tile:
 	PREFETCHT0 (R9)
 	PREFETCHT0 64(R9)
 	PREFETCHT0 128(R9)
-	MOVQ       32(SP), R9
-	MOVQ       176(AX), R10
-	SHLQ       $0x03, R10
-	MOVQ       96(AX), R12
-	SHRQ       $0x01, R12
-	MOVQ       184(AX), R11
-	CMPQ       R11, R12
-	CMOVQGT    R12, R11
-	SUBQ       R11, R12
-	MOVQ       R12, 48(SP)
-	TESTQ      R11, R11
-	JZ         idle
+	MOVQ       96(AX), R9
+	SHRQ       $0x01, R9
+	JZ         rest
 
 loop:
-	PREFETCHT1   (R9)
 	VMOVUPD      (DX), Z18
 	VMOVUPD      64(DX), Z19
 	VMOVUPD      128(DX), Z20
@@ -55419,20 +52095,12 @@ loop:
 	VFMADD231PD  Z21, Z20, Z17
 	LEAQ         (DX)(DI*2), DX
 	LEAQ         (CX)(SI*2), CX
-	ADDQ         R10, R9
-	DECQ         R11
+	DECQ         R9
 	JNZ          loop
 
-	// the rounds that fetch nothing touch the argument block
-idle:
-	MOVQ         AX, R9
-	XORQ         R10, R10
-	MOVQ         48(SP), R11
-	MOVQ         $0x00000000, 48(SP)
-	TESTQ        R11, R11
-	JNZ          loop
-	MOVQ         96(AX), R11
-	TESTQ        $0x00000001, R11
+rest:
+	MOVQ         96(AX), R9
+	TESTQ        $0x00000001, R9
 	JZ           done
 	VMOVUPD      (DX), Z18
 	VMOVUPD      64(DX), Z19
@@ -55466,7 +52134,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 216(AX), Z18
+	VBROADCASTSD 168(AX), Z18
 	VMULPD       Z18, Z0, Z0
 	VMULPD       Z18, Z1, Z1
 	VMULPD       Z18, Z2, Z2
@@ -55525,7 +52193,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 224(AX), Z18
+	VBROADCASTSD 176(AX), Z18
 	MOVQ         BX, DX
 	VFMADD231PD  (DX), Z18, K1, Z0
 	VFMADD231PD  64(DX), Z18, K2, Z1
@@ -55582,7 +52250,7 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    40(SP), DX
+	MOVQ    32(SP), DX
 	MOVQ    $-1, R9
 	BZHIQ   CX, R9, R9
 	MOVQ    BX, CX
@@ -55663,22 +52331,19 @@ lower:
 	VMOVUPD Z16, K2, 64(CX)
 	VMOVUPD Z17, K3, 128(CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 
 stored:
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 8(SP)
-	MOVQ 192(AX), CX
+	MOVQ 152(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 16(SP)
-	MOVQ 200(AX), CX
+	MOVQ 160(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 24(SP)
-	MOVQ 208(AX), CX
-	SHLQ $0x03, CX
-	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -55686,7 +52351,7 @@ stored:
 
 // func dTileByCol7x24AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·dTileByCol7x24AVX512(SB), NOSPLIT, $56-8
+TEXT ·dTileByCol7x24AVX512(SB), NOSPLIT, $40-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -55696,8 +52361,6 @@ TEXT ·dTileByCol7x24AVX512(SB), NOSPLIT, $56-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
-	MOVQ    152(AX), CX
-	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -55705,7 +52368,7 @@ TEXT ·dTileByCol7x24AVX512(SB), NOSPLIT, $56-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x03, SI
 	MOVQ    80(AX), DI
@@ -55766,21 +52429,11 @@ tile:
 	PREFETCHT0 (R9)
 	PREFETCHT0 64(R9)
 	PREFETCHT0 128(R9)
-	MOVQ       32(SP), R9
-	MOVQ       176(AX), R10
-	SHLQ       $0x03, R10
-	MOVQ       96(AX), R12
-	SHRQ       $0x01, R12
-	MOVQ       184(AX), R11
-	CMPQ       R11, R12
-	CMOVQGT    R12, R11
-	SUBQ       R11, R12
-	MOVQ       R12, 48(SP)
-	TESTQ      R11, R11
-	JZ         idle
+	MOVQ       96(AX), R9
+	SHRQ       $0x01, R9
+	JZ         rest
 
 loop:
-	PREFETCHT1   (R9)
 	VMOVUPD      (DX), Z21
 	VMOVUPD      64(DX), Z22
 	VMOVUPD      128(DX), Z23
@@ -55845,20 +52498,12 @@ loop:
 	VFMADD231PD  Z24, Z23, Z20
 	LEAQ         (DX)(DI*2), DX
 	LEAQ         (CX)(SI*2), CX
-	ADDQ         R10, R9
-	DECQ         R11
+	DECQ         R9
 	JNZ          loop
 
-	// the rounds that fetch nothing touch the argument block
-idle:
-	MOVQ         AX, R9
-	XORQ         R10, R10
-	MOVQ         48(SP), R11
-	MOVQ         $0x00000000, 48(SP)
-	TESTQ        R11, R11
-	JNZ          loop
-	MOVQ         96(AX), R11
-	TESTQ        $0x00000001, R11
+rest:
+	MOVQ         96(AX), R9
+	TESTQ        $0x00000001, R9
 	JZ           done
 	VMOVUPD      (DX), Z21
 	VMOVUPD      64(DX), Z22
@@ -55896,7 +52541,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 216(AX), Z21
+	VBROADCASTSD 168(AX), Z21
 	VMULPD       Z21, Z0, Z0
 	VMULPD       Z21, Z1, Z1
 	VMULPD       Z21, Z2, Z2
@@ -55962,7 +52607,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 224(AX), Z21
+	VBROADCASTSD 176(AX), Z21
 	MOVQ         BX, DX
 	VFMADD231PD  (DX), Z21, K1, Z0
 	VFMADD231PD  64(DX), Z21, K2, Z1
@@ -56027,7 +52672,7 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    40(SP), DX
+	MOVQ    32(SP), DX
 	MOVQ    $-1, R9
 	BZHIQ   CX, R9, R9
 	MOVQ    BX, CX
@@ -56121,22 +52766,19 @@ lower:
 	VMOVUPD Z19, K2, 64(CX)
 	VMOVUPD Z20, K3, 128(CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 
 stored:
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 8(SP)
-	MOVQ 192(AX), CX
+	MOVQ 152(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 16(SP)
-	MOVQ 200(AX), CX
+	MOVQ 160(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 24(SP)
-	MOVQ 208(AX), CX
-	SHLQ $0x03, CX
-	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -56144,7 +52786,7 @@ stored:
 
 // func dTileByCol8x24AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·dTileByCol8x24AVX512(SB), NOSPLIT, $56-8
+TEXT ·dTileByCol8x24AVX512(SB), NOSPLIT, $40-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -56154,8 +52796,6 @@ TEXT ·dTileByCol8x24AVX512(SB), NOSPLIT, $56-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
-	MOVQ    152(AX), CX
-	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -56163,7 +52803,7 @@ TEXT ·dTileByCol8x24AVX512(SB), NOSPLIT, $56-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x03, SI
 	MOVQ    80(AX), DI
@@ -56231,21 +52871,11 @@ tile:
 	PREFETCHT0 (R9)
 	PREFETCHT0 64(R9)
 	PREFETCHT0 128(R9)
-	MOVQ       32(SP), R9
-	MOVQ       176(AX), R10
-	SHLQ       $0x03, R10
-	MOVQ       96(AX), R12
-	SHRQ       $0x01, R12
-	MOVQ       184(AX), R11
-	CMPQ       R11, R12
-	CMOVQGT    R12, R11
-	SUBQ       R11, R12
-	MOVQ       R12, 48(SP)
-	TESTQ      R11, R11
-	JZ         idle
+	MOVQ       96(AX), R9
+	SHRQ       $0x01, R9
+	JZ         rest
 
 loop:
-	PREFETCHT1   (R9)
 	VMOVUPD      (DX), Z24
 	VMOVUPD      64(DX), Z25
 	VMOVUPD      128(DX), Z26
@@ -56318,20 +52948,12 @@ loop:
 	VFMADD231PD  Z27, Z26, Z23
 	LEAQ         (DX)(DI*2), DX
 	LEAQ         (CX)(SI*2), CX
-	ADDQ         R10, R9
-	DECQ         R11
+	DECQ         R9
 	JNZ          loop
 
-	// the rounds that fetch nothing touch the argument block
-idle:
-	MOVQ         AX, R9
-	XORQ         R10, R10
-	MOVQ         48(SP), R11
-	MOVQ         $0x00000000, 48(SP)
-	TESTQ        R11, R11
-	JNZ          loop
-	MOVQ         96(AX), R11
-	TESTQ        $0x00000001, R11
+rest:
+	MOVQ         96(AX), R9
+	TESTQ        $0x00000001, R9
 	JZ           done
 	VMOVUPD      (DX), Z24
 	VMOVUPD      64(DX), Z25
@@ -56373,7 +52995,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 216(AX), Z24
+	VBROADCASTSD 168(AX), Z24
 	VMULPD       Z24, Z0, Z0
 	VMULPD       Z24, Z1, Z1
 	VMULPD       Z24, Z2, Z2
@@ -56446,7 +53068,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 224(AX), Z24
+	VBROADCASTSD 176(AX), Z24
 	MOVQ         BX, DX
 	VFMADD231PD  (DX), Z24, K1, Z0
 	VFMADD231PD  64(DX), Z24, K2, Z1
@@ -56519,7 +53141,7 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    40(SP), DX
+	MOVQ    32(SP), DX
 	MOVQ    $-1, R9
 	BZHIQ   CX, R9, R9
 	MOVQ    BX, CX
@@ -56626,22 +53248,19 @@ lower:
 	VMOVUPD Z22, K2, 64(CX)
 	VMOVUPD Z23, K3, 128(CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 
 stored:
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 8(SP)
-	MOVQ 192(AX), CX
+	MOVQ 152(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 16(SP)
-	MOVQ 200(AX), CX
+	MOVQ 160(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 24(SP)
-	MOVQ 208(AX), CX
-	SHLQ $0x03, CX
-	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER
@@ -56649,7 +53268,7 @@ stored:
 
 // func dTileByCol9x24AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·dTileByCol9x24AVX512(SB), NOSPLIT, $56-8
+TEXT ·dTileByCol9x24AVX512(SB), NOSPLIT, $40-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -56659,8 +53278,6 @@ TEXT ·dTileByCol9x24AVX512(SB), NOSPLIT, $56-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
-	MOVQ    152(AX), CX
-	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -56668,7 +53285,7 @@ TEXT ·dTileByCol9x24AVX512(SB), NOSPLIT, $56-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x03, SI
 	MOVQ    80(AX), DI
@@ -56743,21 +53360,11 @@ tile:
 	PREFETCHT0 (R9)
 	PREFETCHT0 64(R9)
 	PREFETCHT0 128(R9)
-	MOVQ       32(SP), R9
-	MOVQ       176(AX), R10
-	SHLQ       $0x03, R10
-	MOVQ       96(AX), R12
-	SHRQ       $0x01, R12
-	MOVQ       184(AX), R11
-	CMPQ       R11, R12
-	CMOVQGT    R12, R11
-	SUBQ       R11, R12
-	MOVQ       R12, 48(SP)
-	TESTQ      R11, R11
-	JZ         idle
+	MOVQ       96(AX), R9
+	SHRQ       $0x01, R9
+	JZ         rest
 
 loop:
-	PREFETCHT1   (R9)
 	VMOVUPD      (DX), Z27
 	VMOVUPD      64(DX), Z28
 	VMOVUPD      128(DX), Z29
@@ -56838,20 +53445,12 @@ loop:
 	VFMADD231PD  Z30, Z29, Z26
 	LEAQ         (DX)(DI*2), DX
 	LEAQ         (CX)(SI*2), CX
-	ADDQ         R10, R9
-	DECQ         R11
+	DECQ         R9
 	JNZ          loop
 
-	// the rounds that fetch nothing touch the argument block
-idle:
-	MOVQ         AX, R9
-	XORQ         R10, R10
-	MOVQ         48(SP), R11
-	MOVQ         $0x00000000, 48(SP)
-	TESTQ        R11, R11
-	JNZ          loop
-	MOVQ         96(AX), R11
-	TESTQ        $0x00000001, R11
+rest:
+	MOVQ         96(AX), R9
+	TESTQ        $0x00000001, R9
 	JZ           done
 	VMOVUPD      (DX), Z27
 	VMOVUPD      64(DX), Z28
@@ -56897,7 +53496,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 216(AX), Z27
+	VBROADCASTSD 168(AX), Z27
 	VMULPD       Z27, Z0, Z0
 	VMULPD       Z27, Z1, Z1
 	VMULPD       Z27, Z2, Z2
@@ -56977,7 +53576,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 224(AX), Z27
+	VBROADCASTSD 176(AX), Z27
 	MOVQ         BX, DX
 	VFMADD231PD  (DX), Z27, K1, Z0
 	VFMADD231PD  64(DX), Z27, K2, Z1
@@ -57058,7 +53657,7 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    40(SP), DX
+	MOVQ    32(SP), DX
 	MOVQ    $-1, R9
 	BZHIQ   CX, R9, R9
 	MOVQ    BX, CX
@@ -57178,22 +53777,19 @@ lower:
 	VMOVUPD Z25, K2, 64(CX)
 	VMOVUPD Z26, K3, 128(CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 40(SP)
+	MOVQ    DX, 32(SP)
 
 stored:
 	// next tile
 	MOVQ 112(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 8(SP)
-	MOVQ 192(AX), CX
+	MOVQ 152(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 16(SP)
-	MOVQ 200(AX), CX
+	MOVQ 160(AX), CX
 	SHLQ $0x03, CX
 	ADDQ CX, 24(SP)
-	MOVQ 208(AX), CX
-	SHLQ $0x03, CX
-	ADDQ CX, 32(SP)
 	DECQ (SP)
 	JNZ  tile
 	VZEROUPPER

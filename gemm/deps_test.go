@@ -15,7 +15,7 @@ var allowed = map[string][]string{
 	".":          {"github.com/klauspost/cpuid/v2"},
 	"vec":        {"github.com/asteria-runtime/asteria/gemm", "github.com/klauspost/cpuid/v2"},
 	"gonumblas":  {"github.com/asteria-runtime/asteria/gemm", "gonum.org/v1/gonum/blas", "gonum.org/v1/gonum/blas/gonum"},
-	"(in tests)": {"github.com/asteria-runtime/asteria/gemm", "gonum.org/v1/gonum/", "github.com/google/go-cmp/"},
+	"(in tests)": {"github.com/asteria-runtime/asteria/gemm", "github.com/asteria-runtime/asteria/gemm/", "gonum.org/v1/gonum/", "github.com/google/go-cmp/"},
 }
 
 func TestImports(t *testing.T) {

@@ -1,9 +1,6 @@
 package gemm
 
-import (
-	"sync"
-	"unsafe"
-)
+import "sync"
 
 // product is one C = alpha*op(A)*op(B) + beta*C, checked and not trivial.
 type product[T Float] struct {
@@ -246,14 +243,8 @@ func (j *job[T]) report(i0, i1, j0, j1 int) {
 func (j *job[T]) multiplyBlock(l *lane[T], b *block) {
 	t := &l.t
 	t.k, t.alpha, t.beta, t.ldc = b.kn, j.alpha, j.beta, j.ldc
-	t.fetch, t.step, t.hop = 0, 0, 0
 	if j.packB {
-		for c0 := b.j0; c0 < b.j1; {
-			width := min(j.panel(b.j1-c0)*j.lanes, b.j1-c0)
-			ld := ceil(width, j.lanes) * j.lanes
-			j.packColumns(l.pb[(c0-b.j0)*b.kn:], ld, c0, width, b.k0, b.kn)
-			c0 += width
-		}
+		j.packBlock(l.pb, b)
 	}
 	group := b.i1 - b.i0
 	if j.packA {
@@ -280,19 +271,8 @@ func (j *job[T]) along(l *lane[T], b *block) {
 		r0, r1 := span(b.i1-b.i0, tiles, q)
 		r0, r1 = b.i0+r0, b.i0+r1
 		kernels := j.pointA(l, b, r0, r1-r0)
-		j.fetchRows(&l.t, b, r1)
 		j.row(l, b, kernels, r0, r1)
 	}
-}
-
-// fetchRows has the kernels fetch the rows of a from r on, one row a tile.
-func (j *job[T]) fetchRows(t *tile[T], b *block, r int) {
-	t.fetch = 0
-	if j.packA || j.ta || r >= b.i1 {
-		return
-	}
-	t.ahead, t.step, t.hop = j.opA(r, b.k0), perLine[T](), j.lda
-	t.fetch = ceil(b.kn, perLine[T]())
 }
 
 // row runs the panels of rows [r0, r1): those of full width in one call.
@@ -373,17 +353,45 @@ func (j *job[T]) tileRows(vectors int) int {
 	return j.rows[vectors]
 }
 
+// strip is how many rows of a stored operand are packed for all panels before the
+// next ones: each row of a large matrix is on a page of its own, and visiting it
+// once saves address translations.
+const strip = 16
+
+// packBlock packs the columns of a block, panel by panel.
+func (j *job[T]) packBlock(dst []T, b *block) {
+	depth := b.kn
+	if !j.tb {
+		depth = strip
+	}
+	for k := 0; k < b.kn; k += depth {
+		for c0 := b.j0; c0 < b.j1; {
+			width := min(j.panel(b.j1-c0)*j.lanes, b.j1-c0)
+			ld := ceil(width, j.lanes) * j.lanes
+			to := dst[(c0-b.j0)*b.kn+k*ld:]
+			j.packColumns(to, ld, c0, width, b.k0+k, min(depth, b.kn-k))
+			c0 += width
+		}
+	}
+}
+
 // packRows packs the rows of a block, tile by tile, k-major.
 func (j *job[T]) packRows(dst []T, b *block) {
 	rows := b.i1 - b.i0
 	tiles := ceil(rows, j.tileRows(0))
-	for q := range tiles {
-		r0, r1 := span(rows, tiles, q)
-		n, to := r1-r0, dst[r0*b.kn:]
-		if j.ta {
-			j.copyPanel(to, n, j.opA(b.i0+r0, b.k0), j.lda, b.kn, n, n)
-		} else {
-			j.turnPanel(to, n, j.opA(b.i0+r0, b.k0), j.lda, b.kn, n, n)
+	if !j.ta {
+		for q := range tiles {
+			r0, r1 := span(rows, tiles, q)
+			j.turnPanel(dst[r0*b.kn:], r1-r0, j.opA(b.i0+r0, b.k0), j.lda, b.kn, r1-r0, r1-r0)
+		}
+		return
+	}
+	for k := 0; k < b.kn; k += strip {
+		depth := min(strip, b.kn-k)
+		for q := range tiles {
+			r0, r1 := span(rows, tiles, q)
+			n := r1 - r0
+			j.copyPanel(dst[r0*b.kn+k*n:], n, j.opA(b.i0+r0, b.k0+k), j.lda, depth, n, n)
 		}
 	}
 }
@@ -453,12 +461,6 @@ func (j *job[T]) pointA(l *lane[T], b *block, r0, rows int) [][]func(*tile[T]) {
 	}
 	t.a, t.lda, t.astep = j.opA(r0, b.k0), j.lda, rows*j.lda
 	return j.byRow
-}
-
-// perLine is how many elements a cache line holds.
-func perLine[T Float]() int {
-	var v T
-	return 64 / int(unsafe.Sizeof(v))
 }
 
 // span cuts n into parts and returns the bounds of the given one; longer parts

@@ -76,12 +76,8 @@ type tile[T Float] struct {
 	mode    int
 	diag    int // modeLower: last column stored in the first row, >= -16
 	rows    int // rows of one tile, 1 to the family's limit for the width
-	ahead   []T // memory to fetch into the second-level cache meanwhile
-	step    int // elements between the lines fetched, one for two steps of k
-	fetch   int // lines to fetch
 	bstep   int // elements between tiles in b
 	cstep   int // elements between tiles in c
-	hop     int // elements between what tiles fetch
 	alpha   T
 	beta    T
 }

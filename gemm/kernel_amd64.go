@@ -34,7 +34,7 @@ func familySAVX512() *family[float32] {
 		leaf:  14, solve: sSolveKernelsAVX512(), times: sTimesKernelsAVX512(),
 		copyPanel: copyWith(sCopyAVX512), turnPanel: turnWith(sTurnsAVX512()),
 		peak:     func(n int) int { sPeakAVX512(n); return n * 12 * 16 },
-		blocking: blocking{kc: 512, mc: 126, nc: 528, inPlaceA: 160 << 10, inPlaceB: 96 << 10},
+		blocking: blocking{kc: 512, mc: 252, nc: 528, inPlaceA: 160 << 10, inPlaceB: 96 << 10},
 	}
 }
 
@@ -46,7 +46,7 @@ func familyDAVX512() *family[float64] {
 		leaf:  14, solve: dSolveKernelsAVX512(), times: dTimesKernelsAVX512(),
 		copyPanel: copyWith(dCopyAVX512), turnPanel: turnWith(dTurnsAVX512()),
 		peak:     func(n int) int { dPeakAVX512(n); return n * 12 * 8 },
-		blocking: blocking{kc: 512, mc: 63, nc: 264, inPlaceA: 80 << 10, inPlaceB: 48 << 10},
+		blocking: blocking{kc: 512, mc: 126, nc: 264, inPlaceA: 80 << 10, inPlaceB: 48 << 10},
 	}
 }
 

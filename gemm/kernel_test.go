@@ -22,11 +22,9 @@ func TestAssemblyOffsets(t *testing.T) {
 		{"lda", unsafe.Offsetof(s.lda), 72}, {"ldb", unsafe.Offsetof(s.ldb), 80}, {"ldc", unsafe.Offsetof(s.ldc), 88},
 		{"k", unsafe.Offsetof(s.k), 96}, {"count", unsafe.Offsetof(s.count), 104}, {"astep", unsafe.Offsetof(s.astep), 112},
 		{"width", unsafe.Offsetof(s.width), 120}, {"mode", unsafe.Offsetof(s.mode), 128}, {"diag", unsafe.Offsetof(s.diag), 136},
-		{"ahead", unsafe.Offsetof(s.ahead), 152}, {"step", unsafe.Offsetof(s.step), 176},
-		{"fetch", unsafe.Offsetof(s.fetch), 184},
-		{"bstep", unsafe.Offsetof(s.bstep), 192}, {"cstep", unsafe.Offsetof(s.cstep), 200}, {"hop", unsafe.Offsetof(s.hop), 208},
-		{"alpha", unsafe.Offsetof(s.alpha), 216}, {"beta", unsafe.Offsetof(s.beta), 220},
-		{"alpha64", unsafe.Offsetof(d.alpha), 216}, {"beta64", unsafe.Offsetof(d.beta), 224},
+		{"bstep", unsafe.Offsetof(s.bstep), 152}, {"cstep", unsafe.Offsetof(s.cstep), 160},
+		{"alpha", unsafe.Offsetof(s.alpha), 168}, {"beta", unsafe.Offsetof(s.beta), 172},
+		{"alpha64", unsafe.Offsetof(d.alpha), 168}, {"beta64", unsafe.Offsetof(d.beta), 176},
 		{"l", unsafe.Offsetof(w.l), 0}, {"wedge b", unsafe.Offsetof(w.b), 24}, {"at", unsafe.Offsetof(w.at), 48},
 		{"wedge step", unsafe.Offsetof(w.step), 56}, {"wedge width", unsafe.Offsetof(w.width), 64},
 	} {
@@ -76,7 +74,7 @@ func tileMatches[T Float](t *testing.T, f *family[T], r *rand.Rand, vectors, row
 	k, count := 1+r.IntN(9), 1+r.IntN(3)
 	width := wide - r.IntN(f.lanes)
 	u := tile[T]{k: k, count: count, width: width, mode: mode, rows: rows, diag: r.IntN(wide+rows) - rows + 1,
-		alpha: 0.5, beta: -2, ldb: wide + r.IntN(3), ldc: width + r.IntN(3), step: r.IntN(3), fetch: r.IntN(7), hop: r.IntN(2)}
+		alpha: 0.5, beta: -2, ldb: wide + r.IntN(3), ldc: width + r.IntN(3)}
 	u.cstep = rows * u.ldc
 	kernel, reference := f.byRow[vectors][rows], tileByRow[T]
 	u.lda = k + r.IntN(3)
@@ -90,7 +88,7 @@ func tileMatches[T Float](t *testing.T, f *family[T], r *rand.Rand, vectors, row
 	}
 	b, c := guarded[T](r, k, wide, u.ldb), guarded[T](r, count*rows, width, u.ldc)
 	got, want := c.clone(), c.clone()
-	u.a, u.b, u.ahead = a.x, b.x, b.x
+	u.a, u.b = a.x, b.x
 	for j := 0; j < width; j += 4 { // the portable tile is 4 wide
 		v := u
 		v.b, v.c, v.width, v.diag = b.x[j:], want.x[j:], min(4, width-j), u.diag-j

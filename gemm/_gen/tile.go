@@ -21,13 +21,9 @@ const (
 	offWidth = 120
 	offMode  = 128
 	offDiag  = 136
-	offAhead = 152
-	offStep  = 176
-	offFetch = 184
-	offBstep = 192
-	offCstep = 200
-	offHop   = 208
-	offAlpha = 216 // beta follows
+	offBstep = 152
+	offCstep = 160
+	offAlpha = 168 // beta follows
 )
 
 // Bits of tile.mode.
@@ -53,14 +49,10 @@ type tileGen struct {
 	lda, lda3 reg.Register
 	ldb, ldc  reg.Register
 	p5, p10   reg.Register // rows 5 and 10 of a
-	ahead     reg.Register // fetched ahead, one line a round
-	step      reg.Register
-	rounds    Mem // rounds of the loop that fetch nothing
-	count     Mem // tiles left
-	abase     Mem // a, b, c and ahead of this tile
+	count     Mem          // tiles left
+	abase     Mem          // a, b and c of this tile
 	bbase     Mem
 	cbase     Mem
-	hbase     Mem
 	lower     Mem // mask of a row, shifted up by 16, when modeLower
 	sums      [][]reg.VecVirtual
 	bs, bc    []reg.VecVirtual
@@ -87,7 +79,6 @@ func (t *tileGen) emit() {
 	t.hop(offAstep, t.abase)
 	t.hop(offBstep, t.bbase)
 	t.hop(offCstep, t.cbase)
-	t.hop(offHop, t.hbase)
 	t.DECQ(t.count)
 	t.JNZ(LabelRef("tile"))
 	t.VZEROUPPER()
@@ -122,8 +113,7 @@ func (t *tileGen) loadArguments() {
 	t.keep(offA, &t.abase)
 	t.keep(offB, &t.bbase)
 	t.keep(offC, &t.cbase)
-	t.keep(offAhead, &t.hbase)
-	t.lower, t.rounds = t.AllocLocal(8), t.AllocLocal(8)
+	t.lower = t.AllocLocal(8)
 	t.initLower()
 	t.a, t.b, t.c = t.GP64(), t.GP64(), t.GP64()
 	t.lda, t.ldb, t.ldc = t.stride(offLda), t.stride(offLdb), t.stride(offLdc)
@@ -194,48 +184,23 @@ func (t *tileGen) inner() {
 	for range 2 {
 		t.bc = append(t.bc, t.isa.vector(t.gen))
 	}
-	depth := t.splitRounds()
+	depth := t.GP64()
+	t.field(offK, depth)
+	t.SHRQ(Imm(1), depth)
+	t.JZ(LabelRef("rest"))
 	t.Label("loop")
-	t.PREFETCHT1(Mem{Base: t.ahead})
 	for u := range t.unroll {
 		t.products(u)
 	}
 	t.advance(t.unroll)
-	t.ADDQ(t.step, t.ahead)
 	t.DECQ(depth)
 	t.JNZ(LabelRef("loop"))
-	t.Comment("the rounds that fetch nothing touch the argument block")
-	t.Label("idle")
-	t.MOVQ(t.t, t.ahead)
-	t.XORQ(t.step, t.step)
-	t.MOVQ(t.rounds, depth)
-	t.MOVQ(U32(0), t.rounds)
-	t.TESTQ(depth, depth)
-	t.JNZ(LabelRef("loop"))
+	t.Label("rest")
 	t.field(offK, depth)
 	t.TESTQ(U32(1), depth)
 	t.JZ(LabelRef("done"))
 	t.products(0)
 	t.Label("done")
-}
-
-// splitRounds cuts the rounds of the loop into those that fetch, whose number it
-// returns, and the others. With none of the first it jumps to the second.
-func (t *tileGen) splitRounds() reg.Register {
-	t.ahead = t.GP64()
-	t.MOVQ(t.hbase, t.ahead)
-	t.step = t.stride(offStep)
-	depth, all := t.GP64(), t.GP64()
-	t.field(offK, all)
-	t.SHRQ(Imm(1), all)
-	t.field(offFetch, depth)
-	t.CMPQ(depth, all)
-	t.CMOVQGT(all, depth)
-	t.SUBQ(depth, all)
-	t.MOVQ(all, t.rounds)
-	t.TESTQ(depth, depth)
-	t.JZ(LabelRef("idle"))
-	return depth
 }
 
 // products adds the products of one k, u steps ahead.
