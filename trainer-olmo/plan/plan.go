@@ -33,7 +33,19 @@ type Plan struct {
 
 	Optimizer string
 	Memory    []Bytes
+	Tensors   []Tensor
 	Notes     []string
+}
+
+// Tensor is the persistent memory of one parameter: itself, its gradient, and
+// what the optimizer keeps for it.
+type Tensor struct {
+	Name   string
+	Shape  []int
+	Method string // what updates it
+	Blocks int    // blocks that it is cut into, 0 without factors
+	Param  int64  // bytes of value and gradient
+	State  int64  // bytes of moments, factors, roots, counters
 }
 
 // Rate is the learning rate at one step.
@@ -220,6 +232,9 @@ func (p *Plan) optimizerMemory(c *config.Config) (int64, error) {
 			moments, what = 1, "first"
 		}
 		p.add("optimizer moments", moments*p.Parameters*elem, what, false)
+		for _, t := range p.Model.Shapes() {
+			p.Tensors = append(p.Tensors, Tensor{t.Name, t.Shape, c.Optimizer.Name, 0, 2 * elem * t.Len(), moments * elem * t.Len()})
+		}
 		return moments * p.Parameters * elem, nil
 	}
 	o, err := c.AsteriaOptions()
@@ -234,6 +249,7 @@ func (p *Plan) optimizerMemory(c *config.Config) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
+	p.tensors(a)
 	persistent := int64(0)
 	for _, class := range []struct {
 		key, name, what string
@@ -254,6 +270,18 @@ func (p *Plan) optimizerMemory(c *config.Config) (int64, error) {
 		p.add(class.name, n, class.what, class.key == asteria.ClassSolver)
 	}
 	return persistent, a.Check(o.MemoryLimit)
+}
+
+// tensors copies the runtime's lines in the model's order.
+func (p *Plan) tensors(a asteria.Plan) {
+	byName := map[string]asteria.Line{}
+	for _, l := range a.Lines {
+		byName[l.Name] = l
+	}
+	for _, t := range p.Model.Shapes() {
+		l := byName[t.Name]
+		p.Tensors = append(p.Tensors, Tensor{t.Name, t.Shape, l.Method, l.Blocks, 2 * elem * t.Len(), l.Total()})
+	}
 }
 
 // shapes are the model's tensors as the runtime takes them.

@@ -189,6 +189,24 @@ func TestTheOptimizersClassesAreWhatItAllocates(t *testing.T) {
 	}
 }
 
+func TestTheBytesOfTheParametersAddUp(t *testing.T) {
+	for _, name := range []string{"adamw", "soap", "shampoo"} {
+		p := plan(t, "optimizer.name="+name)
+		params, state := int64(0), int64(0)
+		for _, x := range p.Tensors {
+			params, state = params+x.Param, state+x.State
+		}
+		want := class(p, "optimizer moments") + class(p, "factors") + class(p, "roots and bases") + class(p, "counters")
+		if params != class(p, "weights")+class(p, "gradients") || state != want {
+			t.Errorf("%s: parameters %d, state %d, want %d and %d", name, params, state, class(p, "weights")+class(p, "gradients"), want)
+		}
+		var b strings.Builder
+		if err := p.WriteTensors(&b); err != nil || strings.Count(b.String(), "\n") != len(p.Tensors)+1 {
+			t.Errorf("%s: %v\n%s", name, err, b.String())
+		}
+	}
+}
+
 // The estimate is of the model's buffers; the rest of what a first step
 // allocates is small beside them, so a tenth covers it.
 func TestActivationsAreWithinATenthOfWhatTheModelAllocates(t *testing.T) {

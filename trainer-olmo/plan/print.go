@@ -89,6 +89,21 @@ func (p *Plan) writeMemory(b *strings.Builder) {
 	fmt.Fprintf(b, "%-20s %22s %12s\n", "total", Group(p.Total()), Size(p.Total()))
 }
 
+// WriteTensors prints the persistent bytes of every parameter.
+func (p *Plan) WriteTensors(w io.Writer) error {
+	width := 0
+	for _, t := range p.Tensors {
+		width = max(width, len(t.Name))
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "%-*s  %-16s %-13s %6s %22s %20s\n", width, "parameter", "shape", "updated by", "blocks", "value + gradient", "optimizer")
+	for _, t := range p.Tensors {
+		fmt.Fprintf(&b, "%-*s  %-16s %-13s %6d %22s %20s\n", width, t.Name, fmt.Sprint(t.Shape), t.Method, t.Blocks, Group(t.Param), Group(t.State))
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
 // Presets prints the parameter counts of all published sizes.
 func Presets(w io.Writer) error {
 	var b strings.Builder

@@ -18,6 +18,7 @@ func planCommand() command {
 counted and not opened.`,
 		flags: func(f *pflag.FlagSet) {
 			f.String("preset", "", "plan a published size instead of a file")
+			f.Bool("tensors", false, "also print the bytes of every parameter")
 			f.Bool("presets", false, "list all published sizes with their parameter counts")
 		},
 		examples: []string{
@@ -55,5 +56,12 @@ func runPlan(_ context.Context, e *env) error {
 	if err != nil {
 		return err
 	}
-	return p.Write(e.out)
+	if err := p.Write(e.out); err != nil {
+		return err
+	}
+	if tensors, _ := e.flags.GetBool("tensors"); tensors {
+		fmt.Fprintln(e.out)
+		return p.WriteTensors(e.out)
+	}
+	return nil
 }
