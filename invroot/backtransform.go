@@ -18,8 +18,9 @@ func blockWidth(n int) int {
 	return maxBlock
 }
 
-// backTransform sets Z = Z*H(1)…H(n-1): rows that are eigenvectors of the tridiagonal matrix
-// become rows that are eigenvectors of A. A block of reflectors is
+// backTransform sets Z = Z*H(1)…H(n-1): rows that are eigenvectors of the
+// tridiagonal matrix become rows that are eigenvectors of A. A block of
+// reflectors is
 //
 //	H(i)…H(i+k-1) = I - Vᵀ*T*V
 //
@@ -40,6 +41,8 @@ type backTransform[T gemm.Float] struct {
 	n       int
 }
 
+// newBackTransform returns a transform whose strips are spread over eng and
+// worked on by the one-thread engines.
 func newBackTransform[T gemm.Float](eng *gemm.Engine, k kernels[T], workers []*gemm.Engine) *backTransform[T] {
 	b := &backTransform[T]{
 		eng: eng, k: k, workers: workers, column: make([]T, maxBlock),

@@ -36,8 +36,9 @@ type Job[T gemm.Float] struct {
 }
 
 // Batch spreads independent refreshes over workers, each with a solver and a
-// one-thread engine of its own: two matrices on two cores finish sooner than one after the other on
-// both. Results do not depend on the number of workers. One goroutine at a time calls Run.
+// one-thread engine of its own: two matrices on two cores finish sooner than
+// one after the other on both. Results do not depend on the number of workers.
+// One goroutine at a time calls Run.
 type Batch[T gemm.Float] struct {
 	engines []*gemm.Engine
 	solvers []*Solver[T]
@@ -109,6 +110,7 @@ func (b *Batch[T]) Stats() Stats {
 	return sum
 }
 
+// do runs one job and stores its outcome in it.
 func (s *Solver[T]) do(ctx context.Context, j *Job[T]) {
 	switch j.Task {
 	case RootTask:

@@ -127,7 +127,8 @@ func BenchmarkRefreshBasis(b *testing.B) {
 	})
 }
 
-// rate reports GFLOP/s for cubes*n³ operations, and the share of the GEMM rate at the same order.
+// rate reports GFLOP/s for cubes*n³ operations, and the share of the GEMM rate
+// at the same order.
 func rate(b *testing.B, eng *gemm.Engine, n int, cubes float64) {
 	work := cubes * float64(n) * float64(n) * float64(n)
 	got := work * float64(b.N) / b.Elapsed().Seconds() / 1e9

@@ -12,9 +12,10 @@ import (
 // errIllConditioned sends a root from float32 to float64. It is not a failure.
 var errIllConditioned = errors.New("invroot: condition number asks for float64")
 
-// singleLimit is the condition number up to which Auto stays in float32: the root's
-// relative error there is still below 1e-4 at order 65 (u*κ/p times a small constant). The coupled iterations
-// accumulate more and have a lower limit.
+// singleLimit is the condition number up to which Auto stays in float32: the
+// root's relative error there is still below 1e-4 at order 65 (u*κ/p times a
+// small constant). The coupled iterations accumulate more and have a lower
+// limit.
 const (
 	singleLimit          = 1e4
 	singleLimitIterative = 1e3
@@ -31,8 +32,8 @@ type core[T gemm.Float] struct {
 	back *backTransform[T]
 	div  *divide[T]
 	lq   *lq[T]
-	// a is the loaded matrix and, later, the result of a root; z holds eigenvectors as rows.
-	// x exists once an iterative method or a QR has run.
+	// a is the loaded matrix and, later, the result of a root; z holds
+	// eigenvectors as rows. x exists once an iterative method or a QR has run.
 	a, z, u, g, x gemm.Matrix[T]
 	probe, image  []T
 	power         []float64
@@ -41,6 +42,8 @@ type core[T gemm.Float] struct {
 	max           int
 }
 
+// newCore allocates the scratch for orders up to n, except what only iterative
+// methods and QR need.
 func newCore[T gemm.Float](eng *gemm.Engine, n int) *core[T] {
 	k := newKernels[T](eng)
 	c := &core[T]{
@@ -88,14 +91,15 @@ func probeSign[T gemm.Float](i int) T {
 // view returns the n×n part of a scratch matrix.
 func (c *core[T]) view(m gemm.Matrix[T]) gemm.Matrix[T] { return m.Slice(0, 0, c.n, c.n) }
 
-// loadLower fills what the reduction reads of c.a, the lower triangle and the diagonal blocks, with
-// scale*src from src's lower triangle.
+// loadLower fills what the reduction reads of c.a, the lower triangle and the
+// diagonal blocks, with scale*src from src's lower triangle.
 func loadLower[U, T gemm.Float](c *core[U], src gemm.Matrix[T], scale float64) {
 	c.n = src.Rows
 	convertLower(c.view(c.a), src, U(scale))
 }
 
-// tridiagonalise reduces the loaded matrix; it keeps the image of the probe for the residual.
+// tridiagonalise reduces the loaded matrix; it keeps the image of the probe for
+// the residual.
 func (c *core[T]) tridiagonalise(ctx context.Context) error {
 	a := c.view(c.a)
 	c.tri.symv.run(c.eng, a, c.probe[:c.n], c.image[:c.n])
@@ -123,8 +127,8 @@ func (c *core[T]) diagonalise(ctx context.Context) (residual float64, err error)
 	return residual, nil
 }
 
-// residual measures the decomposition on the probe v: ‖Av - QΛQᵀv‖/(‖A‖‖v‖), and how far Qᵀ is
-// from keeping v's length. It costs two passes over Q.
+// residual measures the decomposition on the probe v: ‖Av - QΛQᵀv‖/(‖A‖‖v‖),
+// and how far Qᵀ is from keeping v's length. It costs two passes over Q.
 func (c *core[T]) residual() float64 {
 	n := c.n
 	z, v, d := c.view(c.z), c.probe[:n], c.tri.d[:n]
@@ -200,6 +204,7 @@ type lift struct {
 	shift float64 // then added
 }
 
+// of returns the lifted eigenvalue.
 func (l lift) of(v float64) float64 { return max(v, l.floor) + l.shift }
 
 // lift returns the effect of the ridge on a spectrum in [lo, hi].

@@ -8,9 +8,10 @@ import (
 )
 
 // divide is the divide and conquer solver of the symmetric tridiagonal problem
-// (Cuppen 1981, Gu and Eisenstat 1995, LAPACK stedc). T is torn into two halves and a
-// rank-one matrix; the halves' eigensystems are merged through the secular equation. Scalars are
-// float64 whatever T; eigenvectors are rows of T, so that a merge is a product of contiguous rows.
+// (Cuppen 1981, Gu and Eisenstat 1995, LAPACK stedc). T is torn into two halves
+// and a rank-one matrix; the halves' eigensystems are merged through the
+// secular equation. Scalars are float64 whatever T; eigenvectors are rows of T,
+// so that a merge is a product of contiguous rows.
 //
 // Every array is indexed by the position in the whole problem: a node that covers
 // [lo, lo+n) uses that part of each, so that disjoint nodes can run at once.
@@ -52,6 +53,10 @@ const (
 	lower
 )
 
+// newDivide returns a solver for orders up to n that works in the given scratch.
+// With more than one thread each worker gets an engine of one thread: an engine
+// does not split calls that come from inside its own tasks, and equal work on a
+// one-thread engine gives equal bits.
 func newDivide[T gemm.Float](eng *gemm.Engine, k kernels[T], n int, z, u, g gemm.Matrix[T]) *divide[T] {
 	f := func() []float64 { return make([]float64, n) }
 	i := func() []int { return make([]int, n) }
@@ -81,6 +86,7 @@ func (c *divide[T]) engines() []*gemm.Engine {
 	return list
 }
 
+// close closes the workers' engines, except the caller's own.
 func (c *divide[T]) close() {
 	for w := range c.workers {
 		if c.workers[w].own {

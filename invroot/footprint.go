@@ -6,9 +6,10 @@ import (
 	"github.com/asteria-runtime/asteria/gemm"
 )
 
-// ScratchBytes returns the bytes of scratch that a Solver[T] for orders up to maxOrder holds once it
-// has run every method in every precision that opts allows, its engines' packing buffers apart. It is
-// what a memory plan needs before anything is allocated; threads is the engine's.
+// ScratchBytes returns the bytes of scratch that a Solver[T] for orders up to
+// maxOrder holds once it has run every method in every precision that opts
+// allows, its engines' packing buffers apart. It is what a memory plan needs
+// before anything is allocated; threads is the engine's.
 func ScratchBytes[T gemm.Float](maxOrder, threads int, opts Options) int64 {
 	total := coreBytes[T](maxOrder, threads)
 	if unsafe.Sizeof(T(0)) == 4 && opts.Precision != Single {

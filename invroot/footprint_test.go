@@ -48,7 +48,8 @@ func TestScratchBytesTellsWhatASolverHolds(t *testing.T) {
 			runtime.ReadMemStats(&after)
 			got := int64(after.TotalAlloc-before.TotalAlloc) - int64(4*n*n)
 			want := ScratchBytes[float32](n, 1, opts)
-			// The allocator rounds each of some 20 large slices a core up to a page of 8 KiB.
+			// The allocator rounds each of some 20 large slices a core up to a
+			// page of 8 KiB.
 			slack := int64(20 * 8192)
 			if opts.Precision == Auto {
 				slack *= 2

@@ -138,8 +138,9 @@ func goldenRoots[T gemm.Float](t *testing.T, f invrootFile) {
 			if f.Condition*unit[T]() > 0.1 && !f.Float32Exact {
 				t.Skipf("condition %.1e: rounding A to float32 alone changes the result by %.0f%%", f.Condition, 100*f.Condition*unit[T]())
 			}
-			// Storage of A perturbs λmin by u*κ relatively when A is not exact; the work itself is Auto,
-			// in float32 only up to κ = 1e4, 10*n*u*κ/p as the file's float64 rule has it.
+			// Storage of A perturbs λmin by u*κ relatively when A is not exact;
+			// the work itself is Auto, in float32 only up to κ = 1e4,
+			// 10*n*u*κ/p as the file's float64 rule has it.
 			work := min(f.Condition, singleLimit)
 			if !f.Float32Exact {
 				work = f.Condition
@@ -230,9 +231,10 @@ func TestGoldenCoupledIterations(t *testing.T) {
 	})
 }
 
-// checkStagnation compares iteration counts of a method that runs until rounding stops it. The steps to
-// an error of 8*n*u are the algorithm's and common to all; the few after them depend on
-// how each implementation's products round.
+// checkStagnation compares iteration counts of a method that runs until
+// rounding stops it. The steps to an error of 8*n*u are the algorithm's and
+// common to all; the few after them depend on how each implementation's
+// products round.
 func checkStagnation(t *testing.T, opts Options, a gemm.Matrix[float64], p, got, want int) {
 	t.Helper()
 	const tail = 4
@@ -307,8 +309,9 @@ func TestGoldenRefreshJobs(t *testing.T) {
 	})
 }
 
-// refreshTolerance is the file's in float64. In float32 the storage of A alone moves the result of one
-// QR step, or of a few, by u*κ(A); 10*n of that is the rule of the other files.
+// refreshTolerance is the file's in float64. In float32 the storage of A alone
+// moves the result of one QR step, or of a few, by u*κ(A); 10*n of that is the
+// rule of the other files.
 func refreshTolerance[T gemm.Float](t *testing.T, f refreshFile, n int, a []float64) float64 {
 	if unit[T]() < 0x1p-30 {
 		return f.Tolerance.MaxAbs
@@ -364,8 +367,9 @@ func goldenRefresh[T gemm.Float](t *testing.T, f refreshFile) {
 	}
 }
 
-// TestGoldenRefreshMovesTheMoments applies what a refresh returns to an optimizer's state: the second
-// moment follows the permutations, the first is rotated from the old bases into the new.
+// TestGoldenRefreshMovesTheMoments applies what a refresh returns to an
+// optimizer's state: the second moment follows the permutations, the first is
+// rotated from the old bases into the new.
 func TestGoldenRefreshMovesTheMoments(t *testing.T) {
 	eachGolden(t, "refresh_*.json", func(t *testing.T, path string) {
 		var f refreshFile
@@ -428,7 +432,8 @@ func compareColumns[T gemm.Float](t *testing.T, got gemm.Matrix[T], want gemm.Ma
 	}
 }
 
-// orthogonalizationFile is a file orthogonalization*.json. Cases name their iterations in the key.
+// orthogonalizationFile is a file orthogonalization*.json. Cases name their
+// iterations in the key.
 type orthogonalizationFile struct {
 	Coefficients map[string]json.RawMessage `json:"polar_express_coefficients"`
 	Tolerance    struct {
@@ -478,8 +483,9 @@ func goldenCoefficients(t *testing.T, f orthogonalizationFile) {
 			t.Fatal(err)
 		}
 		for i, w := range want {
-			// The coefficients follow from a Remez exchange that stops at 1e-15 in its error e;
-			// near l = u the system's condition takes eight digits of them.
+			// The coefficients follow from a Remez exchange that stops at 1e-15
+			// in its error e; near l = u the system's condition takes eight
+			// digits of them.
 			for j, g := range [3]float64{got[i].A, got[i].B, got[i].C} {
 				if math.Abs(g-w[j]) > 1e-7*math.Abs(w[j]) {
 					t.Errorf("%s step %d coefficient %d: %v, want %v", key, i, j, g, w[j])

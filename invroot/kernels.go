@@ -19,8 +19,8 @@ func unit[T gemm.Float]() float64 {
 }
 
 // kernels holds the choice of vector code: that of the engine, so that one name
-// ("avx512", "avx2", "generic") tells which bits to expect of a run. The zero value runs the portable
-// specification.
+// ("avx512", "avx2", "generic") tells which bits to expect of a run. The zero
+// value runs the portable specification.
 type kernels[T gemm.Float] struct {
 	level2 *level2[T] // nil: portable
 	set    kernelSet
@@ -35,7 +35,8 @@ const (
 	avx512
 )
 
-// level2 are the kernels on rows; lda and diag as in the generator's comments, lda in bytes.
+// level2 are the kernels on rows; lda and diag as in the generator's comments,
+// lda in bytes.
 type level2[T gemm.Float] struct {
 	dots1, dots4   func(n int, a *T, lda int, x, out *T)
 	axpys1, axpys4 func(n int, c, a *T, lda int, y *T)
@@ -166,7 +167,8 @@ func rotateGeneric[T gemm.Float](x, y []T, c, s T) {
 	}
 }
 
-// secularGeneric returns the sum of z2[i]/((d[i]-origin)-offset) and of z2[i]/((d[i]-origin)-offset)².
+// secularGeneric returns the sum of z2[i]/((d[i]-origin)-offset) and of
+// z2[i]/((d[i]-origin)-offset)².
 func secularGeneric(d, z2 []float64, origin, offset float64) (sum, slope float64) {
 	for i, v := range d {
 		r := 1 / ((v - origin) - offset)

@@ -25,6 +25,7 @@ const (
 	panelRows = 64 // most rows of a panel
 )
 
+// newLQ returns scratch for problems of up to n columns.
 func newLQ[T gemm.Float](eng *gemm.Engine, k kernels[T], n int) *lq[T] {
 	return &lq[T]{
 		eng: eng, k: k, n: n,
@@ -154,8 +155,9 @@ func (f *lq[T]) applyRight(v, t, b gemm.Matrix[T]) {
 	gemm.Mul(f.eng, false, false, -1, wt, v, 1, b)
 }
 
-// form sets q (rows×cols, orthonormal rows) to Q = (H(0)…H(m-1))ᵀ from the reflectors that factor left
-// in a. Panels are applied last first: each touches only the rows and columns beyond its own start.
+// form sets q (rows×cols, orthonormal rows) to Q = (H(0)…H(m-1))ᵀ from the
+// reflectors that factor left in a. Panels are applied last first: each touches
+// only the rows and columns beyond its own start.
 func (f *lq[T]) form(q, a gemm.Matrix[T]) {
 	for i := range q.Rows {
 		row := q.Row(i)

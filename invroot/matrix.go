@@ -106,8 +106,9 @@ func transpose[U, T gemm.Float](dst gemm.Matrix[U], src gemm.Matrix[T]) {
 	transposeOrdered(dst, src, false)
 }
 
-// transposeOrdered is transpose, with the columns of dst in reverse order when reversed. It writes dst
-// along its rows, a cache line at a time, for the reason given at spread.
+// transposeOrdered is transpose, with the columns of dst in reverse order when
+// reversed. It writes dst along its rows, a cache line at a time, for the
+// reason given at spread.
 func transposeOrdered[U, T gemm.Float](dst gemm.Matrix[U], src gemm.Matrix[T], reversed bool) {
 	const tile = 16
 	for i0 := 0; i0 < src.Rows; i0 += tile {
@@ -155,6 +156,7 @@ func maxAbsRow[T gemm.Float](x []T) T {
 	return T(math.Float64frombits(min(bits, 0x7ff0000000000000)))
 }
 
+// maxBits returns the largest masked word; four maxima hide their latency.
 func maxBits(x []uint64, mask uint64) uint64 {
 	var s0, s1, s2, s3 uint64
 	for len(x) >= 4 {
@@ -188,6 +190,7 @@ func powerOfTwo(x float64) float64 {
 	return math.Ldexp(1, -min(max(e, -126), 126))
 }
 
+// requireSquare panics unless m is n×n: a shape is the caller's mistake.
 func requireSquare[T gemm.Float](m gemm.Matrix[T], n int) {
 	if m.Rows != n || m.Cols != n || (n > 0 && m.Stride < n) {
 		panic("invroot: matrix is not n×n")

@@ -95,8 +95,9 @@ func (t *mergeTask[T]) mergeOrder() {
 }
 
 // deflate finds the eigenpairs that the rank-one part does not move: those with
-// a negligible component, and all but one of a cluster of equal poles, made negligible by a rotation
-// (LAPACK laed2). It fills kept and gone, and the secular problem's poles and weights.
+// a negligible component, and all but one of a cluster of equal poles, made
+// negligible by a rotation (LAPACK laed2). It fills kept and gone, and the
+// secular problem's poles and weights.
 func (t *mergeTask[T]) deflate(rho float64) (k, lost int) {
 	tol := t.tolerance()
 	prev := -1
@@ -288,7 +289,8 @@ func (t *mergeTask[T]) permuteWeights() {
 	}
 }
 
-// vector forms row j of u, the eigenvector of the secular problem, columns in the arranged order.
+// vector forms row j of u, the eigenvector of the secular problem, columns in
+// the arranged order.
 func (t *mergeTask[T]) vector(j int) {
 	u := t.vectors().Row(j)
 	sum := vector(t.c.k.set, u, t.pd[:t.k], t.pz[:t.k], t.secular.origin[j], t.secular.offset[j])
@@ -309,6 +311,7 @@ func (t *mergeTask[T]) products(eng *gemm.Engine) {
 	t.product(eng, u.Slice(0, t.upperRows, t.k, right.Rows), right, t.z.Slice(0, t.m, t.k, t.n-t.m))
 }
 
+// product sets z = u*q, zero when no row of q is left.
 func (t *mergeTask[T]) product(eng *gemm.Engine, u, q, z gemm.Matrix[T]) {
 	if q.Rows == 0 {
 		for i := range z.Rows {
@@ -343,6 +346,7 @@ func (t *mergeTask[T]) place() {
 	t.permute()
 }
 
+// root returns eigenvalue j of the secular problem.
 func (t *mergeTask[T]) root(j int) float64 { return t.secular.origin[j] + t.secular.offset[j] }
 
 // sortGone orders the deflated eigenvalues, which are nearly sorted already:

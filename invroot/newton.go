@@ -129,9 +129,10 @@ func (s *coupled[T]) newton(ctx context.Context, o Options) error {
 	return s.verdict("coupled newton", s.err <= o.Tolerance)
 }
 
-// higherOrder is the coupled iteration with z = 1/trace(A), whose first step is Newton's and
-// whose others use T = Σ b_i*B^i, B = I - M, the binomial series of (1-B)^(-1/p)
-// cut after Order terms. It runs to stagnation and checks max|A*X^p - I| at the end.
+// higherOrder is the coupled iteration with z = 1/trace(A), whose first step is
+// Newton's and whose others use T = Σ b_i*B^i, B = I - M, the binomial series
+// of (1-B)^(-1/p) cut after Order terms. It runs to stagnation and checks
+// max|A*X^p - I| at the end.
 func (s *coupled[T]) higherOrder(ctx context.Context, o Options) error {
 	trace := 0.0
 	for i := range s.m.Rows {
@@ -212,6 +213,8 @@ func (s *coupled[T]) series(order int) {
 // maxOrder bounds Options.Order.
 const maxOrder = 16
 
+// coefficients returns the first terms b_i of the binomial series of
+// (1-B)^(-1/p).
 func coefficients(p, order int) [maxOrder]float64 {
 	var b [maxOrder]float64
 	b[0] = 1
@@ -282,8 +285,8 @@ func (s *coupled[T]) stalled(before float64) bool {
 	return true
 }
 
-// check verifies A*X^p = I on the probe vector: X^p*(A*v) against v, to 0.1 of its length (the limit
-// of facebookresearch/optimizers for max|A*X^p-I|).
+// check verifies A*X^p = I on the probe vector: X^p*(A*v) against v, to 0.1 of
+// its length (the limit of facebookresearch/optimizers for max|A*X^p-I|).
 func (s *coupled[T]) check(ridge float64) error {
 	c := s.c
 	v, y, z := c.probe[:c.n], c.tri.y[:c.n], c.tri.x[:c.n]

@@ -29,9 +29,10 @@ func (m Method) String() string {
 type Precision uint8
 
 const (
-	// Auto is Single while λmax/(λmin+ridge) ≤ 1e4 (1e3 for the iterative methods) and
-	// Double beyond, for roots and eigendecompositions. Refreshes by QR, which do not resolve the small
-	// eigenvalues in any case, are computed in Single.
+	// Auto is Single while λmax/(λmin+ridge) ≤ 1e4 (1e3 for the iterative
+	// methods) and Double beyond, for roots and eigendecompositions. Refreshes
+	// by QR, which do not resolve the small eigenvalues in any case, are
+	// computed in Single.
 	Auto Precision = iota
 	// Single is the element type of the solver.
 	Single
@@ -46,9 +47,10 @@ func (p Precision) String() string { return name(p, "auto", "single", "double") 
 type RidgeKind uint8
 
 const (
-	// Relative raises the eigenvalues below Value*max|λ| to it. A floor and not a sum: what lies below is
-	// noise of the storage, and a sum would pass it on. The iterative methods, which
-	// see no eigenvalues, add the ridge, and the magnitude of a negative λmin with it.
+	// Relative raises the eigenvalues below Value*max|λ| to it. A floor and not
+	// a sum: what lies below is noise of the storage, and a sum would pass it
+	// on. The iterative methods, which see no eigenvalues, add the ridge, and
+	// the magnitude of a negative λmin with it.
 	Relative RidgeKind = iota
 	// Absolute adds Value; should an eigenvalue still be below Value, all are
 	// moved up together until the smallest equals Value (the shift of
@@ -172,6 +174,7 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
+// name returns the name of a value, or its number when it has none.
 func name[E ~uint8](v E, names ...string) string {
 	if int(v) < len(names) {
 		return names[v]

@@ -20,11 +20,12 @@ var Muon = Polynomial{3.4445, -4.7750, 2.0315}
 // NewtonSchulz is the quintic that converges to 1 from (0, √(7/3)), of third order.
 var NewtonSchulz = Polynomial{15.0 / 8, -10.0 / 8, 3.0 / 8}
 
-// PolarExpress returns the steps of Amsel et al. 2025 (arXiv 2505.16932): step by
-// step the quintic that brings the singular values in [l, u] closest to 1, found with a Remez
-// exchange on four points, where u starts at 1 and l at lower. With cushion > 0 a step is
-// designed for [max(l, cushion*u), u] and rescaled about the true interval: slower in theory,
-// safer when lower is a guess.
+// PolarExpress returns the steps of Amsel et al. 2025 (arXiv 2505.16932): step
+// by step the quintic that brings the singular values in [l, u] closest to 1,
+// found with a Remez exchange on four points, where u starts at 1 and l at
+// lower. With cushion > 0 a step is designed for [max(l, cushion*u), u] and
+// rescaled about the true interval: slower in theory, safer when lower is a
+// guess.
 func PolarExpress(lower float64, steps int, cushion float64) ([]Polynomial, error) {
 	if !(lower > 0 && lower <= 1) || steps < 0 || !(cushion >= 0 && cushion < 1) {
 		return nil, fmt.Errorf("invroot: PolarExpress(%v, %d, %v): want 0 < lower ≤ 1, steps ≥ 0, 0 ≤ cushion < 1", lower, steps, cushion)
@@ -42,6 +43,7 @@ func PolarExpress(lower float64, steps int, cushion float64) ([]Polynomial, erro
 	return out, nil
 }
 
+// at returns the image of the singular value x.
 func (p Polynomial) at(x float64) float64 {
 	return x * (p.A + x*x*(p.B+x*x*p.C))
 }
@@ -107,9 +109,11 @@ func (s *Solver[T]) Orthogonalize(ctx context.Context, dst, g gemm.Matrix[T], st
 	return rep, s.count(err)
 }
 
-// Polar sets dst to the orthogonal polar factor U*Vᵀ of the m×n matrix g = U*Σ*Vᵀ of full rank:
-// Polar Express steps for singular values down to 1e-6 of ‖g‖_F, then NewtonSchulz until
-// max|XXᵀ-I| is at rounding level. Auto precision means float64 here. It fails with ErrNotConverged when g is rank deficient.
+// Polar sets dst to the orthogonal polar factor U*Vᵀ of the m×n matrix g =
+// U*Σ*Vᵀ of full rank: Polar Express steps for singular values down to 1e-6 of
+// ‖g‖_F, then NewtonSchulz until max|XXᵀ-I| is at rounding level. Auto
+// precision means float64 here. It fails with ErrNotConverged when g is rank
+// deficient.
 func (s *Solver[T]) Polar(ctx context.Context, dst, g gemm.Matrix[T]) (Report, error) {
 	steps, err := PolarExpress(1e-6, 12, 0)
 	if err != nil {
@@ -119,6 +123,8 @@ func (s *Solver[T]) Polar(ctx context.Context, dst, g gemm.Matrix[T]) (Report, e
 	return rep, s.count(err)
 }
 
+// orthogonalize checks the arguments and runs the steps in the precision of
+// first(), then up to polish steps of NewtonSchulz.
 func (s *Solver[T]) orthogonalize(ctx context.Context, dst, g gemm.Matrix[T], steps []Polynomial, polish int) (Report, error) {
 	if dst.Rows != g.Rows || dst.Cols != g.Cols {
 		panic("invroot: dst and g differ in shape")

@@ -8,11 +8,12 @@ import (
 	"github.com/asteria-runtime/asteria/gemm"
 )
 
-// RefreshBasis replaces the n×n basis q, orthonormal columns, by a newer one for the symmetric a, as
-// Options.BasisRefresh says. With perm of length n it ranks the old columns by
-// descending diag(qᵀaq), stable, and stores perm[new] = old: second moments kept per column follow it. With
-// perm nil the QR refresh keeps the column order (KL-Shampoo's eigenvalues stay attached
-// to their columns); the Eigh refresh is descending in any case.
+// RefreshBasis replaces the n×n basis q, orthonormal columns, by a newer one
+// for the symmetric a, as Options.BasisRefresh says. With perm of length n it
+// ranks the old columns by descending diag(qᵀaq), stable, and stores perm[new]
+// = old: second moments kept per column follow it. With perm nil the QR refresh
+// keeps the column order (KL-Shampoo's eigenvalues stay attached to their
+// columns); the Eigh refresh is descending in any case.
 //
 // q is written on success only. Errors: ErrNonFinite, ErrNotConverged, ctx's.
 func (s *Solver[T]) RefreshBasis(ctx context.Context, q, a gemm.Matrix[T], perm []int) (Report, error) {
@@ -32,6 +33,8 @@ func (s *Solver[T]) checkBasis(q, a gemm.Matrix[T], perm []int) {
 	}
 }
 
+// eighRefresh ranks the old columns, then replaces them by the eigenvectors in
+// descending order.
 func (s *Solver[T]) eighRefresh(ctx context.Context, q, a gemm.Matrix[T], perm []int) (Report, error) {
 	top, err := s.admitBasis(ctx, q, a)
 	if err != nil || a.Rows == 0 {
@@ -52,6 +55,7 @@ func (s *Solver[T]) eighRefresh(ctx context.Context, q, a gemm.Matrix[T], perm [
 // estimateBuffer is room for n eigenvalues nobody asked for.
 func (c *core[T]) estimateBuffer() []T { return c.tri.x[:c.n] }
 
+// admitBasis is admit for a matrix and a basis.
 func (s *Solver[T]) admitBasis(ctx context.Context, q, a gemm.Matrix[T]) (float64, error) {
 	top, err := s.admit(ctx, a)
 	if err == nil && !finite(q) {
@@ -60,8 +64,9 @@ func (s *Solver[T]) admitBasis(ctx context.Context, q, a gemm.Matrix[T]) (float6
 	return top, err
 }
 
-// Iterate replaces q by one step of orthogonal iteration, the Q of Householder QR of
-// a*q[:,perm] (nikhilvyas/SOAP), with perm as in RefreshBasis. The factors' signs are the algorithm's own.
+// Iterate replaces q by one step of orthogonal iteration, the Q of Householder
+// QR of a*q[:,perm] (nikhilvyas/SOAP), with perm as in RefreshBasis. The
+// factors' signs are the algorithm's own.
 func (s *Solver[T]) Iterate(ctx context.Context, q, a gemm.Matrix[T], perm []int) (Report, error) {
 	s.checkBasis(q, a, perm)
 	rep, err := s.iterate(ctx, q, a, perm)
@@ -117,8 +122,9 @@ func iterateInto[U, T gemm.Float](ctx context.Context, c *core[U], q, a gemm.Mat
 // project is projectInto for the solver's own precision.
 func (c *core[T]) project(q, a gemm.Matrix[T], scale float64) { projectInto(c, q, a, scale) }
 
-// projectInto sets c.z = qᵀ, c.u = qᵀ*(scale*a) and c.estimate = diag(qᵀ*a*q)*scale: one product,
-// from which both the ranking and the factorization read.
+// projectInto sets c.z = qᵀ, c.u = qᵀ*(scale*a) and c.estimate =
+// diag(qᵀ*a*q)*scale: one product, from which both the ranking and the
+// factorization read.
 func projectInto[U, T gemm.Float](c *core[U], q, a gemm.Matrix[T], scale float64) {
 	loadLower(c, a, scale)
 	mirror(c.view(c.a))
@@ -132,6 +138,7 @@ func projectInto[U, T gemm.Float](c *core[U], q, a gemm.Matrix[T], scale float64
 	}
 }
 
+// extremeEstimates returns the ends of diag(qᵀaq), in the caller's units.
 func (c *core[T]) extremeEstimates(scale float64) (lo, hi float64) {
 	lo, hi = math.Inf(1), math.Inf(-1)
 	for _, v := range c.estimate[:c.n] {
@@ -176,10 +183,11 @@ func copyNormalised[T gemm.Float](dst, src []T) {
 	}
 }
 
-// Diagonalize runs the QR algorithm of facebookresearch/optimizers on the basis q in
-// place: B = qᵀ*a*q; while the off-diagonal part of B exceeds tol*‖B‖_F and fewer than maxIter steps are done,
-// (Q, R) = qr(B), B = R*Q, q = q*Q. It ends with the columns in ascending order of
-// w = diag(B), stable. q and w are written on success only.
+// Diagonalize runs the QR algorithm of facebookresearch/optimizers on the basis
+// q in place: B = qᵀ*a*q; while the off-diagonal part of B exceeds tol*‖B‖_F
+// and fewer than maxIter steps are done, (Q, R) = qr(B), B = R*Q, q = q*Q. It
+// ends with the columns in ascending order of w = diag(B), stable. q and w are
+// written on success only.
 func (s *Solver[T]) Diagonalize(ctx context.Context, q gemm.Matrix[T], w []T, a gemm.Matrix[T], maxIter int, tol float64) (Report, error) {
 	s.checkBasis(q, a, nil)
 	if len(w) != a.Rows {
@@ -207,11 +215,13 @@ func (s *Solver[T]) diagonalize(ctx context.Context, q gemm.Matrix[T], w []T, a 
 	return rep, err
 }
 
+// qrAlgorithm holds the limits of a run and the factor that loads the matrix.
 type qrAlgorithm struct {
 	maxIter    int
 	tol, scale float64
 }
 
+// diagonalizeInto runs the QR algorithm with the core c, the basis held as rows.
 func diagonalizeInto[U, T gemm.Float](ctx context.Context, c *core[U], q gemm.Matrix[T], w []T, a gemm.Matrix[T], r qrAlgorithm, rep *Report) error {
 	projectInto(c, q, a, r.scale)
 	n := c.n

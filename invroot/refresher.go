@@ -25,14 +25,15 @@ func (r *Refresher[T]) Root(ctx context.Context, dst, a gemm.Matrix[T], exponent
 	return err
 }
 
-// Eigen sets the columns of q to the eigenvectors of a and w to its eigenvalues; see [Solver.EigenSym].
+// Eigen sets the columns of q to the eigenvectors of a and w to its
+// eigenvalues; see [Solver.EigenSym].
 func (r *Refresher[T]) Eigen(ctx context.Context, q gemm.Matrix[T], w []T, a gemm.Matrix[T], descending bool) (err error) {
 	r.rep, err = r.s.EigenSym(ctx, q, w, a, descending)
 	return err
 }
 
-// Iterate refreshes the basis q as the solver's BasisRefresh option says: by default one step of
-// orthogonal iteration; see [Solver.RefreshBasis].
+// Iterate refreshes the basis q as the solver's BasisRefresh option says: by
+// default one step of orthogonal iteration; see [Solver.RefreshBasis].
 func (r *Refresher[T]) Iterate(ctx context.Context, q, a gemm.Matrix[T], perm []int) (err error) {
 	r.rep, err = r.s.RefreshBasis(ctx, q, a, perm)
 	return err

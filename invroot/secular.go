@@ -38,6 +38,7 @@ type point struct {
 	psi, phi, psiSlope, phiSlope, f float64
 }
 
+// eval evaluates the equation for root j at origin+offset.
 func (s *secular) eval(j int, origin, offset float64) point {
 	var p point
 	p.psi, p.psiSlope = s.set.secular(s.d[:j+1], s.z2[:j+1], origin, offset)
@@ -51,6 +52,7 @@ func (s *secular) eval(j int, origin, offset float64) point {
 // bracket is the interval of offsets that holds the root: f < 0 at lo, > 0 at hi.
 type bracket struct{ lo, hi float64 }
 
+// narrow moves one end to y: the equation rises between its poles.
 func (b *bracket) narrow(y, f float64) {
 	if f < 0 {
 		b.lo = y

@@ -70,14 +70,16 @@ func (s *Solver[T]) InverseRoot(ctx context.Context, dst, a gemm.Matrix[T], p in
 	return s.InversePower(ctx, dst, a, 1/float64(p))
 }
 
-// InversePower sets dst = (A + ridge)^(-exponent) for the n×n symmetric a, exponent > 0. Only
-// the lower triangle of a is read. dst, which may be a, is written on success only.
+// InversePower sets dst = (A + ridge)^(-exponent) for the n×n symmetric a,
+// exponent > 0. Only the lower triangle of a is read. dst, which may be a, is
+// written on success only.
 //
-// A zero matrix has no scale for a relative ridge: its result is the identity, which is what a block
-// without statistics needs, with Ridge 0 in the report.
+// A zero matrix has no scale for a relative ridge: its result is the identity,
+// which is what a block without statistics needs, with Ridge 0 in the report.
 //
-// It fails with ErrNonFinite, ErrNotPositive, ErrNotConverged, ErrRange or ctx's error, the last four
-// after the retries that Options describes: float32, float64, larger ridge.
+// It fails with ErrNonFinite, ErrNotPositive, ErrNotConverged, ErrRange or
+// ctx's error, the last four after the retries that Options describes: float32,
+// float64, larger ridge.
 func (s *Solver[T]) InversePower(ctx context.Context, dst, a gemm.Matrix[T], exponent float64) (Report, error) {
 	requireSquare(a, a.Rows)
 	requireSquare(dst, a.Rows)
@@ -85,6 +87,8 @@ func (s *Solver[T]) InversePower(ctx context.Context, dst, a gemm.Matrix[T], exp
 	return rep, s.count(err)
 }
 
+// inversePower settles what needs no arithmetic and chooses the scale: a power of
+// two, so that a multiple of A by one gives the same digits.
 func (s *Solver[T]) inversePower(ctx context.Context, dst, a gemm.Matrix[T], exponent float64) (Report, error) {
 	if err := s.opts.checkExponent(exponent); err != nil {
 		return Report{}, err
@@ -205,6 +209,8 @@ func (s *Solver[T]) EigenSym(ctx context.Context, q gemm.Matrix[T], w []T, a gem
 	return rep, s.count(err)
 }
 
+// eigenSym runs attempts: float32 unless the options or the condition number say
+// otherwise, then float64.
 func (s *Solver[T]) eigenSym(ctx context.Context, q gemm.Matrix[T], w []T, a gemm.Matrix[T], descending bool) (Report, error) {
 	top, err := s.admit(ctx, a)
 	if err != nil || a.Rows == 0 {
@@ -233,6 +239,7 @@ func (s *Solver[T]) eigenSym(ctx context.Context, q gemm.Matrix[T], w []T, a gem
 	}
 }
 
+// decompose is one attempt of eigenSym.
 func (s *Solver[T]) decompose(ctx context.Context, q gemm.Matrix[T], w []T, a gemm.Matrix[T], descending bool, scale float64, p Precision, n int) (Report, error) {
 	if s.intercept != nil {
 		if err := s.intercept(n, p); err != nil {
@@ -249,8 +256,9 @@ func (s *Solver[T]) decompose(ctx context.Context, q gemm.Matrix[T], w []T, a ge
 	return eigenInto(ctx, s.own, q, w, a, descending, scale, auto)
 }
 
-// eigenInto decomposes with the core c and rounds vectors and values into q and w. With auto it stops
-// at errIllConditioned when the ridge of auto leaves too much for float32.
+// eigenInto decomposes with the core c and rounds vectors and values into q and
+// w. With auto it stops at errIllConditioned when the ridge of auto leaves too
+// much for float32.
 func eigenInto[U, T gemm.Float](ctx context.Context, c *core[U], q gemm.Matrix[T], w []T, a gemm.Matrix[T], descending bool, scale float64, auto *Options) (rep Report, err error) {
 	loadLower(c, a, scale)
 	if err := c.tridiagonalise(ctx); err != nil {

@@ -8,11 +8,11 @@ import (
 	"github.com/asteria-runtime/asteria/gemm/vec"
 )
 
-// tridiagonal reduces a symmetric matrix, A = Qᵀ-free product H(n-1)…H(1) T H(1)…H(n-1),
-// one stage, from the last row up: in row-major storage every reflector is then a
-// contiguous piece of a row. Columns are handled in panels. Inside a panel the matrix is left
-// alone and corrected through the panel's vectors V and W (LAPACK latrd); after
-// it, A -= VᵀW + WᵀV is one product.
+// tridiagonal reduces a symmetric matrix, A = H(n-1)…H(1)*T*H(1)…H(n-1), in
+// one stage and from the last row up: in row-major storage every reflector is
+// then a contiguous piece of a row. Columns are handled in panels.
+// Inside a panel the matrix is left alone and corrected through the panel's
+// vectors V and W (LAPACK latrd); after it, A -= VᵀW + WᵀV is one product.
 type tridiagonal[T gemm.Float] struct {
 	eng *gemm.Engine
 	k   kernels[T]
@@ -204,6 +204,8 @@ func (t *tridiagonal[T]) below(n int, x float64) int {
 	return count
 }
 
+// gershgorin returns an interval that holds the spectrum: the union of the
+// discs around the diagonal.
 func (t *tridiagonal[T]) gershgorin(n int) (lo, hi float64) {
 	lo, hi = math.Inf(1), math.Inf(-1)
 	for i, d := range t.d[:n] {

@@ -100,9 +100,9 @@ func (g *gen) axpys(e elem, count int) {
 	g.end()
 }
 
-// symv handles a few rows of a symmetric product: over the first n columns, whole
-// vectors, y += Σ xi[i]*row i and sums; over the next diag columns sums only. Then out[i] += sum i.
-// Each element of the matrix is read once.
+// symv handles a few rows of a symmetric product: over the first n columns,
+// whole vectors, y += Σ xi[i]*row i and sums; over the next diag columns sums
+// only. Then out[i] += sum i. Each element of the matrix is read once.
 func (g *gen) symv(e elem, count int) {
 	g.begin(e, fmt.Sprintf("Symv%d", count), "(n, diag int, a *%T, lda int, x, y, xi, out *%T)")
 	n, x, y, xi := g.ptr("n"), g.ptr("x"), g.ptr("y"), g.ptr("xi")

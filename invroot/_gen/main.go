@@ -179,8 +179,8 @@ func (g *gen) mask(e elem, n reg.GPVirtual) *tail {
 	return &tail{v: v}
 }
 
-// table is 32 bytes of ones and 32 of zeros: a load that ends n elements into the zeros' side
-// is the mask of the first n elements.
+// table is 32 bytes of ones and 32 of zeros: a load that ends n elements into
+// the zeros' side is the mask of the first n elements.
 func (g *gen) table(e elem) operand.Mem {
 	if m, ok := g.masks[0]; ok {
 		return m
@@ -290,8 +290,8 @@ func (g *gen) storeLow(e elem, v reg.VecVirtual, m operand.Mem) {
 	}
 }
 
-// loop runs body for n elements: full vectors, then one partial one when masked.
-// body gets nil or the tail; step advances all pointers by one vector. unroll > 1 repeats full vectors.
+// loop runs body for n elements: full vectors, then one partial one when
+// masked. body gets nil or the tail; the pointers advance by one vector each time.
 func (g *gen) loop(e elem, label string, n reg.GPVirtual, masked bool, body func(t *tail), pointers ...reg.GPVirtual) {
 	step := func() {
 		for _, p := range pointers {

@@ -22,9 +22,10 @@ func (g *gen) one() reg.VecVirtual {
 	return v
 }
 
-// reciprocal sets r = 1/x to one unit in the last place. With AVX-512 it refines the 14-bit estimate
-// by two Newton steps, r += r*(1-x*r): less than half the time of a division. x must not be
-// denormal. Lanes beyond a tail may hold anything.
+// reciprocal sets r = 1/x to one unit in the last place. With AVX-512 it
+// refines the 14-bit estimate by two Newton steps, r += r*(1-x*r): less than
+// half the time of a division. x must not be denormal. Lanes beyond a tail may
+// hold anything.
 func (g *gen) reciprocal(x, one, r reg.VecVirtual) {
 	if g.bytes == 32 {
 		g.VDIVPD(x, one, r)
@@ -40,7 +41,8 @@ func (g *gen) reciprocal(x, one, r reg.VecVirtual) {
 	g.VMOVAPD(estimate, r)
 }
 
-// quotient is reciprocal with x = 1 in the lanes beyond a tail, so that those are finite too.
+// quotient is reciprocal with x = 1 in the lanes beyond a tail, so that those
+// are finite too.
 func (g *gen) quotient(x, one, r reg.VecVirtual, t *tail) {
 	if t == nil {
 		g.reciprocal(x, one, r)
@@ -97,7 +99,8 @@ func (g *gen) loewner() {
 	g.end()
 }
 
-// vector: out = z/((d-origin)-offset) and the sum of squares, for either element type of out.
+// vector: out = z/((d-origin)-offset) and the sum of squares, for either
+// element type of out.
 func (g *gen) vector(e elem) {
 	f := double
 	g.Function(e.prefix + "Vector" + g.isa.name)

@@ -29,8 +29,8 @@ type Backend[T gemm.Float] interface {
 // maxOrder is the largest order that Run asks for.
 const maxOrder = 70
 
-// Run checks a backend. newBackend returns one for orders up to maxOrder; the test's cleanup is its
-// place to release it.
+// Run checks a backend. newBackend returns one for orders up to maxOrder; the
+// test's cleanup is its place to release it.
 func Run[T gemm.Float](t *testing.T, newBackend func(t *testing.T, maxOrder int) Backend[T]) {
 	s := suite[T]{newBackend: newBackend, unit: 0x1p-53}
 	if unsafe.Sizeof(T(0)) == 4 {
@@ -52,7 +52,8 @@ type suite[T gemm.Float] struct {
 	unit       float64
 }
 
-// matrix returns a random positive definite matrix of the given condition, and itself as rounded to T, in float64.
+// matrix returns a random positive definite matrix of the given condition, and
+// itself as rounded to T, in float64.
 func (s suite[T]) matrix(n int, condition float64, seed uint64) (gemm.Matrix[T], gemm.Matrix[float64]) {
 	q := orthogonal(n, seed)
 	a, ref := gemm.NewMatrix[T](n, n), gemm.NewMatrix[float64](n, n)
@@ -109,7 +110,8 @@ func (s suite[T]) roots(t *testing.T) {
 				if err := b.Root(context.Background(), x, a, exponent); err != nil {
 					t.Fatalf("n=%d condition=%.0e exponent=%v: %v", n, condition, exponent, err)
 				}
-				// u*κ*exponent from rounding (first order), a ridge of 1e-6 likewise, an iteration's tolerance of 1e-6.
+				// u*κ*exponent from rounding (first order), a ridge of 1e-6
+				// likewise, an iteration's tolerance of 1e-6.
 				tol := 40*float64(n)*s.unit*condition*exponent + 1e-6*condition*exponent + 1e-5
 				if e := relative(x, jacobi.Function(w, q, -exponent)); !(e <= tol) {
 					t.Errorf("n=%d condition=%.0e exponent=%v: relative error %.1e exceeds %.1e", n, condition, exponent, e, tol)
@@ -230,8 +232,9 @@ func expectedOrder(a, q gemm.Matrix[float64], sorted bool) []int {
 	return order
 }
 
-// belowTriangle returns the largest element of newᵀ*a*old[:,order] below the diagonal, which is R of
-// the QR and must vanish there, relative to the largest of all.
+// belowTriangle returns the largest element of newᵀ*a*old[:,order] below the
+// diagonal, which is R of the QR and must vanish there, relative to the largest
+// of all.
 func belowTriangle[T gemm.Float](a, old gemm.Matrix[float64], q gemm.Matrix[T], order []int) float64 {
 	n := a.Rows
 	below, all := 0.0, 0.0

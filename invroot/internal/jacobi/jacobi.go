@@ -6,9 +6,10 @@ import (
 	"github.com/asteria-runtime/asteria/gemm"
 )
 
-// Eigen returns eigenvalues (ascending) and orthonormal eigenvectors (columns) of a symmetric
-// matrix by the cyclic Jacobi method (Golub and Van Loan, Matrix Computations, 8.5): slow,
-// short, and accurate to a few units in the last place of the norm.
+// Eigen returns eigenvalues (ascending) and orthonormal eigenvectors (columns)
+// of a symmetric matrix by the cyclic Jacobi method (Golub and Van Loan, Matrix
+// Computations, 8.5): slow, short, and accurate to a few units in the last
+// place of the norm.
 func Eigen(a gemm.Matrix[float64]) (w []float64, q gemm.Matrix[float64]) {
 	n := a.Rows
 	b := gemm.NewMatrix[float64](n, n)
