@@ -250,7 +250,11 @@ func (j *job[T]) multiplyBlock(l *lane[T], b *block) {
 	if j.packA {
 		group = j.mc
 	}
-	for r := b.i0; r < b.i1; r += group {
+	first := b.i0
+	if j.lower {
+		first = max(first, b.j0) // rows above have no columns here
+	}
+	for r := first; r < b.i1; r += group {
 		g := *b
 		g.i0, g.i1 = r, min(r+group, b.i1)
 		if j.packA {
