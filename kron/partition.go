@@ -124,6 +124,9 @@ func mergeRight(shape []int, limit, target int) []int {
 		}
 		reversed = append(reversed, dims[i])
 	}
+	if len(reversed) == 0 && len(shape) > 0 {
+		return []int{1} // one dimension stays, so that only a scalar has none
+	}
 	out := make([]int, 0, len(reversed))
 	for i := len(reversed) - 1; i >= 0; i-- {
 		out = append(out, reversed[i])

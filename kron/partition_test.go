@@ -32,7 +32,8 @@ func TestMergeDims(t *testing.T) {
 		{[]int{256, 128, 4, 4}, kron.Tiling{Merge: right, Target: 2}, []int{256, 2048}},
 		{[]int{256, 128, 4, 4}, kron.Tiling{Merge: right, Target: 3}, []int{256, 128, 16}},
 		{[]int{1, 7, 1}, kron.Tiling{Merge: right}, []int{7}},
-		{[]int{1, 1}, kron.Tiling{Merge: right}, []int{}},
+		{[]int{1, 1}, kron.Tiling{Merge: right}, []int{1}},
+		{[]int{}, kron.Tiling{Merge: right}, []int{}},
 	} {
 		if got := kron.MergeDims(c.shape, c.tiling); fmt.Sprint(got) != fmt.Sprint(c.want) {
 			t.Errorf("MergeDims(%v, %+v) = %v, want %v", c.shape, c.tiling, got, c.want)
