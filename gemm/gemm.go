@@ -16,6 +16,23 @@ func (e *Engine) Dgemm(ta, tb bool, m, n, k int, alpha float64, a []float64, lda
 // Mul sets c = alpha*op(a)*op(b) + beta*c, dispatching on the element type. The
 // sizes are those of c and of op(a); it panics when they do not fit together.
 func Mul[T Float](e *Engine, ta, tb bool, alpha T, a, b Matrix[T], beta T, c Matrix[T]) {
+	k := fit(ta, tb, a, b, c)
+	gemm(e, ta, tb, c.Rows, c.Cols, k, alpha, a.Data, a.Stride, b.Data, b.Stride, beta, c.Data, c.Stride)
+}
+
+// MulLower is [Mul] for the lower triangle of a square c; elements above the
+// diagonal are not written. It halves the work where the product is known to be
+// symmetric, as a similarity transform or a rank-2k update is.
+func MulLower[T Float](e *Engine, ta, tb bool, alpha T, a, b Matrix[T], beta T, c Matrix[T]) {
+	k := fit(ta, tb, a, b, c)
+	if c.Rows != c.Cols {
+		panic("gemm: c is not square")
+	}
+	gemmLower(e, ta, tb, c.Rows, k, alpha, a.Data, a.Stride, b.Data, b.Stride, beta, c.Data, c.Stride)
+}
+
+// fit checks the sizes of op(a)*op(b) = c and returns the inner one.
+func fit[T Float](ta, tb bool, a, b, c Matrix[T]) int {
 	m, k := a.Rows, a.Cols
 	if ta {
 		m, k = k, m
@@ -27,7 +44,7 @@ func Mul[T Float](e *Engine, ta, tb bool, alpha T, a, b Matrix[T], beta T, c Mat
 	if k != l || m != c.Rows || n != c.Cols {
 		panic("gemm: sizes of a, b and c do not fit")
 	}
-	gemm(e, ta, tb, m, n, k, alpha, a.Data, a.Stride, b.Data, b.Stride, beta, c.Data, c.Stride)
+	return k
 }
 
 func gemm[T Float](e *Engine, ta, tb bool, m, n, k int, alpha T, a []T, lda int, b []T, ldb int, beta T, c []T, ldc int) {

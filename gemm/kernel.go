@@ -62,8 +62,8 @@ const (
 	modeLower             // store only columns <= row + diag
 )
 
-// tile is one kernel call: count tiles, one below the other, of rows×width
-// elements of C. The assembly reads it by offset (see tileOffsets in _gen).
+// tile is one kernel call: count tiles of rows×width elements of C, below each
+// other or side by side as the steps say. The assembly reads it by offset (see tileOffsets in _gen).
 type tile[T Float] struct {
 	a, b, c []T // from the first element to use
 	lda     int // elements: between rows of a, or between its columns when k-major
@@ -75,7 +75,9 @@ type tile[T Float] struct {
 	width   int // columns, 1 to the family's nr
 	mode    int
 	diag    int // modeLower: last column stored in the first row, >= -16
-	rows    int // rows of one tile, 1 to the family's mr
+	rows    int // rows of one tile, 1 to the family's limit for the width
+	bstep   int // elements between tiles in b
+	cstep   int // elements between tiles in c
 	alpha   T
 	beta    T
 }
@@ -84,21 +86,36 @@ type tile[T Float] struct {
 // Every kernel forms an element as one chain of multiply-adds over k in order, so
 // that results depend on the slices of k only, not on tiles, panels or threads.
 type family[T Float] struct {
-	mr, nr int
-	half   int  // narrower tile width, or nr: a panel of at most half columns uses it
-	masked bool // kernels read partial panels of b in place
+	lanes   int // columns of a vector; panels are 1 to vectors of them wide
+	vectors int
+	rows    []int // most rows of a tile, by vectors of the panel
+	masked  bool  // kernels read partial vectors of b in place
 
-	// byRow and byCol are indexed by rows; a is row-major or k-major.
-	byRow, byCol         []func(*tile[T])
-	byRowHalf, byColHalf []func(*tile[T])
+	// byRow and byCol hold the kernels for row-major and k-major a, by vectors and rows.
+	byRow, byCol [][]func(*tile[T])
+
+	// leaf is the largest order of the triangular kernels solve and times, which
+	// are indexed by order and take panels of up to two vectors.
+	leaf         int
+	solve, times []func(*wedge[T])
 
 	// copyPanel sets dst[r*ldd+x] = src[r*lds+x] for r < depth, x < width, and
 	// zero for x in [width, pad).
 	copyPanel func(dst []T, ldd int, src []T, lds, depth, width, pad int)
 	// turnPanel sets dst[r*ldd+x] = src[x*lds+r] likewise.
 	turnPanel func(dst []T, ldd int, src []T, lds, depth, width, pad int)
+	// peak does n rounds of multiply-adds and returns their number: the ceiling.
+	peak func(n int) (madds int)
 
-	kc int // depth of a slice: a panel of kc×nr stays in the first-level cache
-	mc int // rows of a block: a block of mc×kc stays in the second-level cache
-	nc int // columns of a group of panels
+	blocking
+}
+
+// blocking is the tuning of a family.
+type blocking struct {
+	kc int // depth of a slice
+	mc int // rows of a that are packed together
+	nc int // columns of b that are packed together; nc×kc stay in the second-level cache
+
+	// Elements up to which an operand is used where it lies.
+	inPlaceA, inPlaceB int
 }

@@ -7,15 +7,20 @@ package gemm
 // time, 8 sums and 6 operands fit the 15 float registers that compilers have.
 func genericFamily[T Float]() *family[T] {
 	f := &family[T]{
-		mr: 4, nr: 4, half: 4, masked: true,
-		copyPanel: copyPanel[T], turnPanel: turnPanel[T],
-		kc: 256, mc: 128, nc: 256,
+		lanes: 4, vectors: 1, rows: []int{0, 4}, masked: true,
+		byRow: make([][]func(*tile[T]), 2), byCol: make([][]func(*tile[T]), 2),
+		leaf:      8,
+		copyPanel: copyPanel[T], turnPanel: turnPanel[T], peak: peak[T],
+		blocking: blocking{kc: 256, mc: 64, nc: 128, inPlaceA: 4 << 10, inPlaceB: 4 << 10},
 	}
-	for range f.mr + 1 {
-		f.byRow = append(f.byRow, tileByRow[T])
-		f.byCol = append(f.byCol, tileByCol[T])
+	for range f.leaf + 1 {
+		f.solve = append(f.solve, solveWedge[T])
+		f.times = append(f.times, timesWedge[T])
 	}
-	f.byRowHalf, f.byColHalf = f.byRow, f.byCol
+	for range 5 {
+		f.byRow[1] = append(f.byRow[1], tileByRow[T])
+		f.byCol[1] = append(f.byCol[1], tileByCol[T])
+	}
 	return f
 }
 
@@ -25,21 +30,23 @@ func tileByRow[T Float](t *tile[T]) { tileLoop(t, t.lda, 1) }
 // tileByCol is the kernel for k-major a.
 func tileByCol[T Float](t *tile[T]) { tileLoop(t, 1, t.lda) }
 
-// tileLoop runs the tiles of t; element (i, l) of a is a[i*ra+l*ca].
+// tileLoop runs the tiles of t; element (i, l) of a is a[i*ra+l*ca]. Rows count
+// on from tile to tile for the diagonal.
 func tileLoop[T Float](t *tile[T], ra, ca int) {
 	for q := range t.count {
+		b, c := t.b[q*t.bstep:], t.c[q*t.cstep:]
 		for i := 0; i < t.rows; i += 2 {
 			a := t.a[q*t.astep+i*ra:]
-			row := q*t.rows + i
+			diag := t.diag + q*t.rows + i
 			if i+2 <= t.rows && t.width == 4 {
-				s := dot2x4(t.k, a, ra, ca, t.b, t.ldb)
-				t.store(row, s[:4])
-				t.store(row+1, s[4:])
+				s := dot2x4(t.k, a, ra, ca, b, t.ldb)
+				t.store(c[i*t.ldc:], diag, s[:4])
+				t.store(c[(i+1)*t.ldc:], diag+1, s[4:])
 				continue
 			}
 			for r := range min(2, t.rows-i) {
-				s := dot1x4(t.k, a[r*ra:], ca, t.b, t.ldb, t.width)
-				t.store(row+r, s[:t.width])
+				s := dot1x4(t.k, a[r*ra:], ca, b, t.ldb, t.width)
+				t.store(c[(i+r)*t.ldc:], diag+r, s[:t.width])
 			}
 		}
 	}
@@ -77,11 +84,10 @@ func dot1x4[T Float](k int, a []T, ca int, b []T, ldb, width int) (s [4]T) {
 	return s
 }
 
-// store writes one row of sums as the mode says.
-func (t *tile[T]) store(row int, s []T) {
-	c := t.c[row*t.ldc:]
+// store writes one row of sums as the mode says; diag is its last column when lower.
+func (t *tile[T]) store(c []T, diag int, s []T) {
 	for j, v := range s {
-		if t.mode&modeLower != 0 && j > row+t.diag {
+		if t.mode&modeLower != 0 && j > diag {
 			return
 		}
 		if t.mode&modeScale != 0 {
@@ -116,4 +122,14 @@ func turnPanel[T Float](dst []T, ldd int, src []T, lds, depth, width, pad int) {
 	for r := range depth {
 		clear(dst[r*ldd+width : r*ldd+pad])
 	}
+}
+
+// peak keeps 8 sums in registers.
+func peak[T Float](n int) int {
+	a := make([]T, 2)
+	b := make([]T, 4)
+	for range n {
+		dot2x4(64, a, 1, 0, b, 0)
+	}
+	return n * 64 * 8
 }

@@ -25,6 +25,11 @@ func Syrk[T Float](e *Engine, trans bool, alpha T, a Matrix[T], beta T, c Matrix
 }
 
 func syrk[T Float](e *Engine, trans bool, n, k int, alpha T, a []T, lda int, beta T, c []T, ldc int) {
+	gemmLower(e, trans, !trans, n, k, alpha, a, lda, a, lda, beta, c, ldc)
+}
+
+// gemmLower is gemm for the lower triangle of a square c.
+func gemmLower[T Float](e *Engine, ta, tb bool, n, k int, alpha T, a []T, lda int, b []T, ldb int, beta T, c []T, ldc int) {
 	checkSizes(n, n, k)
 	checkMatrix(n, n, c, ldc, "gemm: ldc < n", "gemm: c is too short")
 	if n == 0 {
@@ -34,9 +39,10 @@ func syrk[T Float](e *Engine, trans bool, n, k int, alpha T, a []T, lda int, bet
 		scaleLower(n, beta, c, ldc)
 		return
 	}
-	checkOp(trans, n, k, a, lda, "gemm: lda is too small", "gemm: a is too short")
-	multiply(e, &product[T]{ta: trans, tb: !trans, lower: true, m: n, n: n, k: k, alpha: alpha, beta: beta,
-		a: a, b: a, c: c, lda: lda, ldb: lda, ldc: ldc})
+	checkOp(ta, n, k, a, lda, "gemm: lda is too small", "gemm: a is too short")
+	checkOp(tb, k, n, b, ldb, "gemm: ldb is too small", "gemm: b is too short")
+	multiply(e, &product[T]{ta: ta, tb: tb, lower: true, m: n, n: n, k: k, alpha: alpha, beta: beta,
+		a: a, b: b, c: c, lda: lda, ldb: ldb, ldc: ldc})
 }
 
 // scaleLower is scale for the lower triangle.

@@ -1,2 +1,31 @@
-// Package hooks is a module of Asteria.
+// Package hooks says when work runs: named points around forward, backward and
+// update of a training step, functions registered at them, and schedules that
+// choose the steps.
+//
+// A trainer fires the points; everything that must happen beside the model
+// (prefetching state, refreshing roots, starting a sync, saving) registers at
+// them and stays out of the training loop:
+//
+//	StepBegin
+//	  PreForward(0) PostForward(0) … PreForward(L-1) PostForward(L-1)
+//	  PreBackward(L-1) PostBackward(L-1) … PreBackward(0) PostBackward(0)
+//	  GradReady
+//	  PreUpdate PostUpdate
+//	StepEnd
+//
+// Forward and backward repeat for each micro-batch; GradReady comes once, after
+// the last one. PreUpdate and PostUpdate may be fired per layer or once.
+//
+// # Order
+//
+// Hooks at a point run one after another on the goroutine that fires, in the
+// order of registration. The first error ends the firing. Steps are logical time:
+// nothing here reads a clock.
+//
+// # Concurrency
+//
+// A [Schedule] is safe for concurrent use. A firing works on the hooks that were
+// registered when it began: one that is added meanwhile waits for the next
+// firing, one that is removed before its turn does not run any more. Removing
+// does not wait for a call in progress on another goroutine.
 package hooks

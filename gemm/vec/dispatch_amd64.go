@@ -458,45 +458,49 @@ func swiGLUGrad32(dgate, dup, gate, up, dout []float32) {
 	}
 }
 
-func rotate32(a, b, c, s []float32) {
+func rotate32(da, db, a, b, c, s []float32) {
 	l := level()
 	if l == portable {
-		rotateRef(a, b, c, s)
+		rotateRef(da, db, a, b, c, s)
 		return
 	}
-	raceWrite(a[:len(a)])
-	raceWrite(b[:len(a)])
-	raceRead(c[:len(a)])
-	raceRead(s[:len(a)])
-	for len(a) > 0 {
-		n := min(len(a), chunk)
+	raceWrite(da[:len(da)])
+	raceWrite(db[:len(da)])
+	raceRead(a[:len(da)])
+	raceRead(b[:len(da)])
+	raceRead(c[:len(da)])
+	raceRead(s[:len(da)])
+	for len(da) > 0 {
+		n := min(len(da), chunk)
 		if l == wide {
-			rotateAVX512(&a[0], &b[0], &c[0], &s[0], n)
+			rotateAVX512(&da[0], &db[0], &a[0], &b[0], &c[0], &s[0], n)
 		} else {
-			rotateAVX2(&a[0], &b[0], &c[0], &s[0], n)
+			rotateAVX2(&da[0], &db[0], &a[0], &b[0], &c[0], &s[0], n)
 		}
-		a, b, c, s = a[n:], b[n:], c[n:], s[n:]
+		da, db, a, b, c, s = da[n:], db[n:], a[n:], b[n:], c[n:], s[n:]
 	}
 }
 
-func unrotate32(a, b, c, s []float32) {
+func unrotate32(da, db, a, b, c, s []float32) {
 	l := level()
 	if l == portable {
-		unrotateRef(a, b, c, s)
+		unrotateRef(da, db, a, b, c, s)
 		return
 	}
-	raceWrite(a[:len(a)])
-	raceWrite(b[:len(a)])
-	raceRead(c[:len(a)])
-	raceRead(s[:len(a)])
-	for len(a) > 0 {
-		n := min(len(a), chunk)
+	raceWrite(da[:len(da)])
+	raceWrite(db[:len(da)])
+	raceRead(a[:len(da)])
+	raceRead(b[:len(da)])
+	raceRead(c[:len(da)])
+	raceRead(s[:len(da)])
+	for len(da) > 0 {
+		n := min(len(da), chunk)
 		if l == wide {
-			unrotateAVX512(&a[0], &b[0], &c[0], &s[0], n)
+			unrotateAVX512(&da[0], &db[0], &a[0], &b[0], &c[0], &s[0], n)
 		} else {
-			unrotateAVX2(&a[0], &b[0], &c[0], &s[0], n)
+			unrotateAVX2(&da[0], &db[0], &a[0], &b[0], &c[0], &s[0], n)
 		}
-		a, b, c, s = a[n:], b[n:], c[n:], s[n:]
+		da, db, a, b, c, s = da[n:], db[n:], a[n:], b[n:], c[n:], s[n:]
 	}
 }
 

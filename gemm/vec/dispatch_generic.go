@@ -56,9 +56,9 @@ func swiGLU32(dst, gate, up []float32) { swiGLURef(dst, gate, up) }
 
 func swiGLUGrad32(dgate, dup, gate, up, dout []float32) { swiGLUGradRef(dgate, dup, gate, up, dout) }
 
-func rotate32(a, b, c, s []float32) { rotateRef(a, b, c, s) }
+func rotate32(da, db, a, b, c, s []float32) { rotateRef(da, db, a, b, c, s) }
 
-func unrotate32(a, b, c, s []float32) { unrotateRef(a, b, c, s) }
+func unrotate32(da, db, a, b, c, s []float32) { unrotateRef(da, db, a, b, c, s) }
 
 func softmaxGrad32(dst, p, dp []float32, dot, alpha float32) { softmaxGradRef(dst, p, dp, dot, alpha) }
 

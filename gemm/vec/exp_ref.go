@@ -24,8 +24,8 @@ const (
 	exp4   = 0x1.6d110ap-10 // 0x3ab68885
 )
 
-// exp32 is exp(x) within 1.5 ulp, subnormal results within 0.51 of their spacing
-// more. exp(-Inf) = 0, exp(+Inf) = +Inf, NaN stays NaN.
+// exp32 is exp(x) within 2 ulp, subnormal results included; the largest error seen
+// over the whole range is 0.98 ulp. exp(-Inf) = 0, exp(+Inf) = +Inf, NaN stays NaN.
 func exp32(x float32) float32 {
 	if x < expMin {
 		return 0

@@ -72,35 +72,36 @@ func SwiGLUGrad[T gemm.Float](dgate, dup, gate, up, dout []T) {
 	swiGLUGradRef(dgate, dup, gate, up, dout)
 }
 
-// Rotate applies rotary position embedding in the half-split layout to x, one or
-// more heads of 2*len(cos) elements: (a, b) = (a*cos - b*sin, b*cos + a*sin) with
-// a and b the halves of a head (Su et al., 2021). cos and sin have equal length.
-func Rotate[T gemm.Float](x, cos, sin []T) {
-	h := rotation(x, cos, sin)
-	for ; len(x) > 0; x = x[2*h:] {
+// Rotate sets dst to x under rotary position embedding in the half-split layout:
+// (a, b) becomes (a*cos - b*sin, b*cos + a*sin), a and b the halves of each head
+// of 2*len(cos) elements (Su et al., 2021). x holds one or more heads, dst and sin
+// have the lengths of x and cos. dst may be x.
+func Rotate[T gemm.Float](dst, x, cos, sin []T) {
+	h := rotation(dst, x, cos, sin)
+	for ; len(x) > 0; dst, x = dst[2*h:], x[2*h:] {
 		if single[T]() {
-			rotate32(f32(x[:h]), f32(x[h:2*h]), f32(cos), f32(sin))
+			rotate32(f32(dst[:h]), f32(dst[h:2*h]), f32(x[:h]), f32(x[h:2*h]), f32(cos), f32(sin))
 			continue
 		}
-		rotateRef(x[:h], x[h:2*h], cos, sin)
+		rotateRef(dst[:h], dst[h:2*h], x[:h], x[h:2*h], cos, sin)
 	}
 }
 
-// Unrotate is the inverse of [Rotate] and its gradient.
-func Unrotate[T gemm.Float](x, cos, sin []T) {
-	h := rotation(x, cos, sin)
-	for ; len(x) > 0; x = x[2*h:] {
+// Unrotate is the inverse of [Rotate], and its gradient.
+func Unrotate[T gemm.Float](dst, x, cos, sin []T) {
+	h := rotation(dst, x, cos, sin)
+	for ; len(x) > 0; dst, x = dst[2*h:], x[2*h:] {
 		if single[T]() {
-			unrotate32(f32(x[:h]), f32(x[h:2*h]), f32(cos), f32(sin))
+			unrotate32(f32(dst[:h]), f32(dst[h:2*h]), f32(x[:h]), f32(x[h:2*h]), f32(cos), f32(sin))
 			continue
 		}
-		unrotateRef(x[:h], x[h:2*h], cos, sin)
+		unrotateRef(dst[:h], dst[h:2*h], x[:h], x[h:2*h], cos, sin)
 	}
 }
 
-func rotation[T gemm.Float](x, cos, sin []T) int {
+func rotation[T gemm.Float](dst, x, cos, sin []T) int {
 	h := len(cos)
-	if len(sin) != h || h == 0 || len(x)%(2*h) != 0 {
+	if len(sin) != h || len(dst) != len(x) || h == 0 || len(x)%(2*h) != 0 {
 		panic("vec: rotation does not fit the heads")
 	}
 	return h

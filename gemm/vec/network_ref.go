@@ -25,19 +25,19 @@ func swiGLUGradRef[T gemm.Float](dgate, dup, gate, up, dout []T) {
 	}
 }
 
-func rotateRef[T gemm.Float](a, b, c, s []T) {
-	for i := range a {
+func rotateRef[T gemm.Float](da, db, a, b, c, s []T) {
+	for i := range da {
 		x, y := a[i], b[i]
-		a[i] = T(x*c[i]) - T(y*s[i])
-		b[i] = T(y*c[i]) + T(x*s[i])
+		da[i] = T(x*c[i]) - T(y*s[i])
+		db[i] = T(y*c[i]) + T(x*s[i])
 	}
 }
 
-func unrotateRef[T gemm.Float](a, b, c, s []T) {
-	for i := range a {
+func unrotateRef[T gemm.Float](da, db, a, b, c, s []T) {
+	for i := range da {
 		x, y := a[i], b[i]
-		a[i] = T(x*c[i]) + T(y*s[i])
-		b[i] = T(y*c[i]) - T(x*s[i])
+		da[i] = T(x*c[i]) + T(y*s[i])
+		db[i] = T(y*c[i]) - T(x*s[i])
 	}
 }
 

@@ -109,13 +109,13 @@ func TestRotateIsAnIsometryWithInverse(t *testing.T) {
 			cos[j], sin[j] = float32(c), float32(s)
 		}
 		y := append([]float32(nil), x...)
-		Rotate(y, cos, sin)
+		Rotate(y, y, cos, sin)
 		// Head 1 starts after 2*half elements and turns like head 0.
 		a, b := float64(x[2*half]), float64(x[3*half])
 		if want := a*float64(cos[0]) - b*float64(sin[0]); math.Abs(want-float64(y[2*half])) > 1e-6 {
 			t.Fatalf("half=%d: head 1 is %v, want %v", half, y[2*half], want)
 		}
-		Unrotate(y, cos, sin)
+		Unrotate(y, y, cos, sin)
 		for i := range x {
 			// cos²+sin² is 1 within 2 eps; four roundings more.
 			if math.Abs(float64(x[i]-y[i])) > 8*0x1p-24*(math.Abs(float64(x[i]))+4) {

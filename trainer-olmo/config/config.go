@@ -5,8 +5,9 @@ import "time"
 // Config is the whole configuration of a run. The zero value is not useful:
 // start from [Default] or [Load].
 //
-// Tags: `yaml` is the key, `doc` its meaning, `oneof` the allowed words, `range`
-// the allowed interval of a number in mathematical notation.
+// Tags: `yaml` is the key, `doc` its meaning, `oneof` the allowed words (and no
+// word, with `empty:"ok"`), `range` the allowed interval of a number in
+// mathematical notation.
 type Config struct {
 	RunName    string     `yaml:"run_name" doc:"name of the run, used in reports"`
 	Seed       int64      `yaml:"seed" range:"[0,inf)" doc:"seed of the initial weights"`
@@ -44,7 +45,7 @@ type Model struct {
 	NKVHeads          int         `yaml:"n_kv_heads" range:"[0,1048576]" doc:"key and value heads, 0 = n_heads"`
 	HeadDim           int         `yaml:"head_dim" range:"[0,1048576]" doc:"width of a head, 0 = d_model / n_heads"`
 	HiddenSize        int         `yaml:"hidden_size" range:"[0,1048576]" doc:"width of the MLP, 0 = 8/3 d_model rounded up to a multiple of 256"`
-	VocabSize         int         `yaml:"vocab_size" range:"[0,1048576]" doc:"rows of embedding and head, 0 = the byte tokenizer's"`
+	VocabSize         int         `yaml:"vocab_size" range:"[0,1048576]" doc:"rows of embedding and head, 0 = that of bytes, or of the token files' metadata"`
 	MaxSequenceLength int         `yaml:"max_sequence_length" range:"[0,16777216]" doc:"written to exported files, 0 = data.sequence_length"`
 	RopeTheta         float64     `yaml:"rope_theta" range:"[0,inf)" doc:"base of the rotary frequencies, 0 = 500000 (olmo1 10000)"`
 	RopeScaling       RopeScaling `yaml:"rope_scaling" doc:"YaRN scaling of the layers with full attention"`
@@ -78,11 +79,11 @@ type RopeScaling struct {
 
 // Data says which tokens are read. Exactly one of Corpus and Paths is used.
 type Data struct {
-	Corpus          string         `yaml:"corpus" oneof:"goroot" doc:"built-in corpus: goroot, the Go source tree of the installed toolchain, as bytes"`
+	Corpus          string         `yaml:"corpus" oneof:"goroot" empty:"ok" doc:"built-in corpus: goroot, the Go source tree of the installed toolchain, as bytes"`
 	Paths           []string       `yaml:"paths" doc:"token files (raw little-endian), or text files, which are tokenized into the cache first"`
 	ExpandGlob      bool           `yaml:"expand_glob" doc:"each of paths is a shell pattern"`
 	LabelMaskPaths  []string       `yaml:"label_mask_paths" doc:"for each token file a file of bool bytes, 0 = do not predict"`
-	Tokenizer       string         `yaml:"tokenizer" doc:"byte, or the path of a tokenizer.json"`
+	Tokenizer       string         `yaml:"tokenizer" doc:"byte, or the path of a tokenizer.json; empty = byte for text, none for token files"`
 	DType           string         `yaml:"dtype" oneof:"auto uint8 uint16 uint32 uint64" doc:"width of the token files; auto = the smallest that holds the vocabulary"`
 	EOS             int            `yaml:"eos_token_id" range:"[-1,inf)" doc:"end-of-document token, -1 = the tokenizer's"`
 	Pad             int            `yaml:"pad_token_id" range:"[-1,inf)" doc:"padding token, -1 = the tokenizer's"`
@@ -129,12 +130,13 @@ type Train struct {
 	SkipStep         bool    `yaml:"skip_step" doc:"skip a step whose loss or gradient norm is an outlier"`
 	SkipStepWindow   int     `yaml:"skip_step_window" range:"[2,1048576]" doc:"losses and norms remembered by skip_step"`
 	SkipStepSigma    float64 `yaml:"skip_step_sigma" range:"(0,inf)" doc:"standard deviations above the mean that make an outlier"`
+	MaxNonFinite     int     `yaml:"max_non_finite" range:"[1,inf)" doc:"consecutive steps with a NaN or an infinity, which are given up, that end the run"`
 }
 
 // Optimizer chooses the update rule. Matrix parameters inside the blocks go to
 // the named method; embeddings, head and norms go to AdamW.
 type Optimizer struct {
-	Name                  string     `yaml:"name" oneof:"adamw lionw shampoo soap kl-shampoo kl-soap" doc:"the method"`
+	Name                  string     `yaml:"name" oneof:"adamw lionw shampoo soap kl-shampoo kl-soap eigen-shampoo" doc:"the method"`
 	LR                    float64    `yaml:"lr" range:"(0,inf)" doc:"peak learning rate"`
 	AuxLR                 float64    `yaml:"aux_lr" range:"[0,inf)" doc:"peak learning rate of the AdamW part of the second-order methods, 0 = lr"`
 	Betas                 [2]float64 `yaml:"betas" range:"[0,1)" doc:"decay of the first and second moment"`
@@ -146,12 +148,16 @@ type Optimizer struct {
 	MaxPrecondDim         int        `yaml:"max_precond_dim" range:"[1,65536]" doc:"longest side with a factor; longer ones are split (shampoo, kl) or left alone (soap)"`
 	Stagger               bool       `yaml:"stagger" doc:"spread the refreshes of the blocks over the interval"`
 	OneSidedEmbeddings    bool       `yaml:"one_sided_embeddings" doc:"give embedding and head a factor on the d_model side"`
-	ShampooBeta           float64    `yaml:"shampoo_beta" range:"[-1,1)" doc:"decay of the factors, -1 = the second of betas"`
-	StartStep             int        `yaml:"start_step" range:"[0,inf)" doc:"first preconditioned step of shampoo, 0 = precondition_frequency"`
-	Grafting              string     `yaml:"grafting" oneof:"adam sgd none" doc:"method whose step length shampoo takes"`
-	Ridge                 float64    `yaml:"ridge" range:"(0,1)" doc:"ridge relative to the largest eigenvalue"`
-	InitFactor            float64    `yaml:"init_factor" range:"(0,inf)" doc:"first value of the factors of kl-shampoo"`
-	BasisRefresh          string     `yaml:"basis_refresh" oneof:"qr eigh" doc:"how soap and kl renew a basis: one step of orthogonal iteration, or a full eigendecomposition"`
+	FactorBeta            float64    `yaml:"factor_beta" range:"[-1,1)" doc:"decay of the factors (soap, kl), -1 = the second of betas"`
+	StartStep             int        `yaml:"start_step" range:"[0,inf)" doc:"first preconditioned step (shampoo, eigen-shampoo), 0 = precondition_frequency"`
+	Grafting              string     `yaml:"grafting" oneof:"adam none sgd rmsprop adagrad" doc:"method whose step length is taken (shampoo, eigen-shampoo)"`
+	BeforeFirst           string     `yaml:"before_first" oneof:"graft identity" doc:"what stands in for a root that is not there yet (shampoo)"`
+	Ridge                 float64    `yaml:"ridge" range:"(0,1)" doc:"ridge relative to the largest eigenvalue (shampoo)"`
+	InitFactor            float64    `yaml:"init_factor" range:"(0,inf)" doc:"first eigenvalue of every factor (kl)"`
+	BasisRefresh          string     `yaml:"basis_refresh" oneof:"qr eigh" doc:"how a basis is renewed: one step of orthogonal iteration, or a full eigendecomposition"`
+	RootMethod            string     `yaml:"root_method" oneof:"eigen coupled-newton higher-order" doc:"how inverse roots are computed (shampoo)"`
+	RefreshPrecision      string     `yaml:"refresh_precision" oneof:"auto single double" doc:"arithmetic of the refreshes; auto = float32, and float64 for ill-conditioned roots"`
+	MaxFailures           int        `yaml:"max_failures" range:"[0,inf)" doc:"consecutive failed refreshes of a block that end the run, 0 = any number"`
 }
 
 // Scheduler is the learning rate as a function of the step. Warmup, TMax and
@@ -195,7 +201,7 @@ type Runtime struct {
 
 // Tiers limits the memory of the optimizer's state. 0 = no limit.
 type Tiers struct {
-	Device Size `yaml:"device" range:"[0,inf)" doc:"limit of the resident part, such as 4GiB, 0 = none"`
+	Device Size `yaml:"device" range:"[0,inf)" doc:"limit of the optimizer's state in memory, such as 4GiB, 0 = none; a plan above it is refused"`
 	Host   Size `yaml:"host" range:"[0,inf)" doc:"limit of host memory, 0 = none"`
 	NVMe   NVMe `yaml:"nvme" doc:"tier on disk"`
 }
@@ -215,7 +221,8 @@ type Parallel struct {
 // Checkpoint says when state is saved, how much is kept and what a run starts from.
 type Checkpoint struct {
 	Interval      Count  `yaml:"interval" range:"[0,inf)" doc:"steps between two checkpoints, 0 = only at the end"`
-	Keep          int    `yaml:"keep" range:"[0,inf)" doc:"newest checkpoints kept, 0 = all"`
+	Ephemeral     Count  `yaml:"ephemeral_interval" range:"[0,inf)" doc:"steps between two checkpoints that the next one replaces, 0 = none"`
+	Keep          int    `yaml:"keep" range:"[0,inf)" doc:"newest checkpoints kept, ephemeral ones not counted, 0 = all"`
 	Sync          bool   `yaml:"sync" doc:"wait for each save instead of writing beside training"`
 	NoFinal       bool   `yaml:"no_final" doc:"do not save after the last step"`
 	Resume        string `yaml:"resume" oneof:"auto never always" doc:"continue from the newest checkpoint in save_folder: if there is one, never, or fail without one"`

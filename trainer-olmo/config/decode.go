@@ -67,16 +67,8 @@ func isGroups(t reflect.Type) bool {
 
 // groups fills a list of structs. Faults and positions get the item's index.
 func (d *decoder) groups(n *node, v reflect.Value, path string) {
-	// The list may start with a default for its items, given as element 0.
-	var proto reflect.Value
-	if v.Len() > 0 {
-		proto = v.Index(0)
-	}
 	out := reflect.MakeSlice(v.Type(), len(n.list), len(n.list))
 	for i, item := range n.list {
-		if proto.IsValid() {
-			out.Index(i).Set(proto)
-		}
 		sub := newDecoder(v.Type().Elem())
 		sub.group(item, out.Index(i), "")
 		name := fmt.Sprintf("%s[%d]", path, i)
@@ -91,9 +83,12 @@ func (d *decoder) groups(n *node, v reflect.Value, path string) {
 	v.Set(out)
 }
 
-// field sets one leaf. null keeps the default.
+// field sets one leaf. null keeps the default, unless the tag says otherwise.
 func (d *decoder) field(n *node, v reflect.Value, path string, f reflect.StructField) {
 	if n.kind == nullKind {
+		if f.Tag.Get("null") == "zero" {
+			v.SetZero()
+		}
 		return
 	}
 	if err := read(n, v); err != nil {
@@ -260,6 +255,9 @@ func check(v reflect.Value, tag reflect.StructTag) error {
 		return check(v.Elem(), tag)
 	}
 	if words := tag.Get("oneof"); words != "" {
+		if v.String() == "" && tag.Get("empty") == "ok" {
+			return nil
+		}
 		return checkWord(v.String(), strings.Fields(words))
 	}
 	if r := tag.Get("range"); r != "" && !inRange(r, number(v)) {

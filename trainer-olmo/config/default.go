@@ -15,6 +15,7 @@ func Default() Config {
 			// spec of SkipStepAdamW in OLMo-core: 128 values, 6 sigma.
 			SkipStepWindow: 128,
 			SkipStepSigma:  6,
+			MaxNonFinite:   3,
 		},
 		Optimizer: defaultOptimizer(),
 		Scheduler: Scheduler{
@@ -41,7 +42,7 @@ func defaultModel() Model {
 
 func defaultData() Data {
 	return Data{
-		Tokenizer: "byte", DType: "auto", EOS: -1, Pad: -1, BOS: -1, Kind: "fsl", SequenceLength: 1024,
+		DType: "auto", EOS: -1, Pad: -1, BOS: -1, Kind: "fsl", SequenceLength: 1024,
 		LongDocStrategy: "truncate", SourceGroupSize: 1, Order: "core", SourceSeed: -1, HeldOut: 0.05, Check: "auto",
 		InstanceFilter: InstanceFilter{MaxPeriod: 13, MinPeriod: 1, MaxCount: 32},
 	}
@@ -52,7 +53,8 @@ func defaultData() Data {
 func defaultOptimizer() Optimizer {
 	return Optimizer{
 		Name: "adamw", LR: 1e-3, Betas: [2]float64{0.9, 0.95}, Eps: 1e-8, WeightDecay: 0.1,
-		DecayNorms: true, PreconditionFrequency: 10, MaxPrecondDim: 2048, ShampooBeta: -1,
+		DecayNorms: true, PreconditionFrequency: 10, MaxPrecondDim: 2048, FactorBeta: -1,
 		Grafting: "adam", Ridge: 1e-7, InitFactor: 0.1, BasisRefresh: "qr",
+		BeforeFirst: "graft", RootMethod: "eigen", RefreshPrecision: "auto", MaxFailures: 3,
 	}
 }

@@ -46,7 +46,10 @@ func Nearest(word string, candidates []string) string {
 		bestDistance = 2
 	}
 	for _, c := range candidates {
-		if d := distance(strings.ToLower(word), strings.ToLower(c)); d < bestDistance {
+		d := distance(strings.ToLower(word), strings.ToLower(c))
+		// Of two at the same distance the one of the same length is likelier: a
+		// wrong letter rather than a missing one.
+		if d < bestDistance || d == bestDistance && best != "" && len(c) == len(word) && len(best) != len(word) {
 			best, bestDistance = c, d
 		}
 	}

@@ -2,9 +2,12 @@ package config
 
 import (
 	"fmt"
+	"os"
 	"reflect"
 	"slices"
 	"strings"
+
+	"github.com/asteria-runtime/asteria/trainer-olmo/tokenizer"
 )
 
 // legacyMarks are keys that only the legacy trainer has. Two of them make a
@@ -31,7 +34,7 @@ func isLegacy(tree *node) bool {
 // applied on top, from the file or from overrides.
 func (l *loader) loadLegacy(tree *node) (*Config, error) {
 	old := legacyDefault()
-	p := &interpolator{root: tree, defaults: reflect.ValueOf(old), lookupEnv: l.lookupEnv}
+	p := &interpolator{root: tree, defaults: reflect.ValueOf(old), lookupEnv: os.LookupEnv}
 	tree, err := p.tree(tree)
 	if err != nil {
 		return nil, err
@@ -66,7 +69,7 @@ func split(n *node, theirs, ours schema, path string) (a, b *node, faults Errors
 		case isGroup && e.value.kind == mapKind:
 			x, y, f := split(e.value, theirs, ours, full)
 			faults = append(faults, f...)
-			if len(x.entries) > 0 {
+			if len(x.entries) > 0 || len(e.value.entries) == 0 {
 				a.entries = append(a.entries, entry{e.key, e.at, x})
 			}
 			if len(y.entries) > 0 {
@@ -256,7 +259,7 @@ func (t *translator) refuseModel() {
 func (t *translator) data() Data {
 	o, m := &t.old.Data, &t.old.Model
 	d := defaultData()
-	d.Tokenizer = or(t.old.Tokenizer.Identifier, d.Tokenizer)
+	d.Tokenizer = t.tokenizer()
 	d.Paths = append(d.Paths, o.Paths...)
 	if sets := t.tree.path("data.datasets"); sets != nil {
 		d.Paths = append(d.Paths, t.datasets("data.datasets", sets)...)
@@ -270,13 +273,29 @@ func (t *translator) data() Data {
 	if o.Seed != nil {
 		d.Seed = *o.Seed
 	}
-	if f := o.Filter; f != nil {
+	if n := t.tree.path("data.instance_filter"); n != nil && n.kind == mapKind {
+		f := o.Filter
 		d.InstanceFilter = InstanceFilter{true, or(f.MaxPeriod, 13), or(f.MinPeriod, 1), or(f.MaxCount, 32)}
 	}
 	t.refuse(t.tree.path("data.custom_dataset") != nil && t.tree.path("data.custom_dataset").kind != nullKind,
 		"data.custom_dataset", "custom datasets are not supported")
 	t.refuse(o.PadDirection == "left" && len(d.LabelMaskPaths) > 0, "data.pad_direction", "left is not supported with label masks")
 	return d
+}
+
+// tokenizer is the file that the identifier names, when it is on this machine;
+// training on token files works without. For a known tokenizer its EOS is
+// compared all the same: official OLMo-1 files name one whose EOS is another.
+func (t *translator) tokenizer() string {
+	id := t.old.Tokenizer.Identifier
+	if id == "" || exists(id) {
+		return id
+	}
+	t.notice("tokenizer.identifier: %s is not on this machine; ids are checked against the vocabulary only", id)
+	if k, ok := tokenizer.Lookup(id); ok && k.EOS != t.old.Model.EOS {
+		t.notice("tokenizer.identifier: %s ends documents with %d, model.eos_token_id is %d, which is used", id, k.EOS, t.old.Model.EOS)
+	}
+	return ""
 }
 
 // datasets lists the files of a {label: [paths]} mapping, labels in order.

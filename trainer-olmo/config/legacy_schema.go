@@ -2,7 +2,8 @@ package config
 
 // The keys of the legacy trainer's YAML (olmo/config.py of allenai/OLMo), with
 // its defaults in [legacyDefault]. A field of type `any` is a known key without
-// effect here, whatever it holds.
+// effect here, whatever it holds; `null:"zero"` marks the ones with a default that
+// null takes away.
 
 type legacyConfig struct {
 	RunName    string           `yaml:"run_name"`
@@ -22,7 +23,7 @@ type legacyConfig struct {
 	EvalInterval        Count    `yaml:"eval_interval" range:"[0,inf)"`
 	EvalSubset          int64    `yaml:"eval_subset_num_batches" range:"[-1,inf)"`
 	EvalOnLoad          bool     `yaml:"eval_on_load"`
-	SaveInterval        *Count   `yaml:"save_interval" range:"[0,inf)"`
+	SaveInterval        *Count   `yaml:"save_interval" null:"zero" range:"[0,inf)"`
 	SaveIntervalWhole   *Count   `yaml:"save_interval_unsharded" range:"[0,inf)"`
 	KeepSharded         int      `yaml:"save_num_checkpoints_to_keep" range:"[-1,inf)"`
 	KeepWhole           int      `yaml:"save_num_unsharded_checkpoints_to_keep" range:"[-1,inf)"`
@@ -103,7 +104,7 @@ type legacyModel struct {
 	BiasForNorm       *bool    `yaml:"bias_for_layer_norm"`
 	ScaleLogits       bool     `yaml:"scale_logits"`
 	VocabSize         int      `yaml:"vocab_size" range:"[1,1048576]"`
-	EmbeddingSize     int      `yaml:"embedding_size" range:"[0,1048576]"`
+	EmbeddingSize     int      `yaml:"embedding_size" null:"zero" range:"[0,1048576]"`
 	WeightTying       bool     `yaml:"weight_tying"`
 	EOS               int      `yaml:"eos_token_id" range:"[0,inf)"`
 	Pad               int      `yaml:"pad_token_id" range:"[0,inf)"`
@@ -122,7 +123,7 @@ type legacyModel struct {
 }
 
 type legacyOptimizer struct {
-	Name         string    `yaml:"name" oneof:"adamw lionw decoupled_lionw shampoo soap kl-shampoo kl-soap"`
+	Name         string    `yaml:"name" oneof:"adamw lionw decoupled_lionw shampoo soap kl-shampoo kl-soap eigen-shampoo"`
 	LR           float64   `yaml:"learning_rate" range:"(0,inf)"`
 	WeightDecay  float64   `yaml:"weight_decay" range:"[0,inf)"`
 	Betas        []float64 `yaml:"betas" range:"[0,1)"`
@@ -147,23 +148,23 @@ type legacyScheduler struct {
 }
 
 type legacyData struct {
-	Paths          []string      `yaml:"paths"`
-	Datasets       any           `yaml:"datasets"`
-	MemmapDType    string        `yaml:"memmap_dtype" oneof:"uint8 uint16 uint32 uint64"`
-	EffectiveDType string        `yaml:"effective_memmap_dtype" oneof:"uint8 uint16 uint32 uint64"`
-	LabelMasks     []string      `yaml:"label_mask_paths"`
-	PadDirection   string        `yaml:"pad_direction" oneof:"right left"`
-	DocLengths     bool          `yaml:"generate_doc_lengths"`
-	DropLast       bool          `yaml:"drop_last"`
-	Seed           *int64        `yaml:"seed" range:"[0,inf)"`
-	Filter         *legacyFilter `yaml:"instance_filter"`
-	Custom         any           `yaml:"custom_dataset"`
-	AttentionMask  any           `yaml:"generate_attention_mask"`
-	NumWorkers     any           `yaml:"num_workers"`
-	PinMemory      any           `yaml:"pin_memory"`
-	Prefetch       any           `yaml:"prefetch_factor"`
-	Persistent     any           `yaml:"persistent_workers"`
-	Timeout        any           `yaml:"timeout"`
+	Paths          []string     `yaml:"paths"`
+	Datasets       any          `yaml:"datasets"`
+	MemmapDType    string       `yaml:"memmap_dtype" oneof:"uint8 uint16 uint32 uint64"`
+	EffectiveDType string       `yaml:"effective_memmap_dtype" oneof:"uint8 uint16 uint32 uint64"`
+	LabelMasks     []string     `yaml:"label_mask_paths"`
+	PadDirection   string       `yaml:"pad_direction" oneof:"right left"`
+	DocLengths     bool         `yaml:"generate_doc_lengths"`
+	DropLast       bool         `yaml:"drop_last"`
+	Seed           *int64       `yaml:"seed" range:"[0,inf)"`
+	Filter         legacyFilter `yaml:"instance_filter"`
+	Custom         any          `yaml:"custom_dataset"`
+	AttentionMask  any          `yaml:"generate_attention_mask"`
+	NumWorkers     any          `yaml:"num_workers"`
+	PinMemory      any          `yaml:"pin_memory"`
+	Prefetch       any          `yaml:"prefetch_factor"`
+	Persistent     any          `yaml:"persistent_workers"`
+	Timeout        any          `yaml:"timeout"`
 }
 
 type legacyFilter struct {

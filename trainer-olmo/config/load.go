@@ -41,7 +41,7 @@ func Parse(name string, text []byte, overrides []string) (*Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &loader{file: name, lookupEnv: os.LookupEnv}
+	l := &loader{file: name}
 	tree, err = l.override(tree, overrides)
 	if err != nil {
 		return nil, err
@@ -51,9 +51,8 @@ func Parse(name string, text []byte, overrides []string) (*Config, error) {
 
 // loader carries one configuration through its stages.
 type loader struct {
-	file      string
-	lookupEnv func(string) (string, bool)
-	notices   []string
+	file    string
+	notices []string
 }
 
 // override applies key.path=value texts to the tree.
@@ -124,6 +123,12 @@ func clearRivals(tree *node, path string) *node {
 func (l *loader) load(tree *node) (*Config, error) {
 	if tree.kind != mapKind {
 		return nil, Errors{{At: l.file, Msg: fmt.Sprintf("is %s, must be a group of keys", tree.kind)}}
+	}
+	if section := tree.child("compare"); section != nil {
+		if _, err := decodeCompare(l.file, section); err != nil {
+			return nil, err
+		}
+		tree = tree.without("compare") // for the command compare only
 	}
 	if isLegacy(tree) {
 		return l.loadLegacy(tree)

@@ -2,6 +2,7 @@ package config
 
 import (
 	"reflect"
+	"slices"
 
 	"github.com/asteria-runtime/asteria/trainer-olmo/data"
 	"github.com/asteria-runtime/asteria/trainer-olmo/model"
@@ -10,8 +11,17 @@ import (
 
 // resolve writes out the defaults that depend on other keys.
 func (c *Config) resolve() {
+	if c.Data.Tokenizer == "" && (c.Data.Corpus != "" || slices.ContainsFunc(c.Data.Paths, data.IsText)) {
+		c.Data.Tokenizer = tokenizer.ByteName
+	}
 	if c.Model.VocabSize == 0 && c.Data.Tokenizer == tokenizer.ByteName {
 		c.Model.VocabSize = tokenizer.ByteVocab
+	}
+	if c.Model.VocabSize == 0 && len(c.Data.Paths) > 0 {
+		// Token files of ours say what they were written with.
+		if m, err := data.ReadMeta(c.Data.Paths[0]); err == nil && m != nil {
+			c.Model.VocabSize = m.VocabSize
+		}
 	}
 	if c.Model.MaxSequenceLength == 0 {
 		c.Model.MaxSequenceLength = c.Data.SequenceLength
@@ -87,6 +97,9 @@ func (c *Config) DataConfig() data.Config {
 	if f := d.InstanceFilter; f.Enabled {
 		out.Filter = &data.Filter{MaxPeriod: f.MaxPeriod, MinPeriod: f.MinPeriod, MaxCount: f.MaxCount}
 	}
+	if len(c.Eval.Paths) > 0 {
+		out.HeldOut, out.HeldOutTokens = 0, 0 // the evaluation has files of its own
+	}
 	return out
 }
 
@@ -97,6 +110,9 @@ func optional[V int | int64](v V) *V {
 	}
 	return &v
 }
+
+// SetModel replaces the network, as for a model that describes itself.
+func (c *Config) SetModel(m model.Config) { c.Model = Model{}; c.Model.take(m.Resolved()) }
 
 // copyKeys sets each field of dst from the field of src with the same YAML key;
 // keys that one side lacks are left alone. A test holds the two structs to the

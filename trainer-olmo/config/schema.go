@@ -119,3 +119,8 @@ func join(prefix, name string) string {
 	}
 	return prefix + "." + name
 }
+
+// IsKey reports whether path is a key or a group here or in the legacy trainer.
+func IsKey(path string) bool {
+	return schemaOf(reflect.TypeFor[Config]()).has(path) || schemaOf(reflect.TypeFor[legacyConfig]()).has(path)
+}

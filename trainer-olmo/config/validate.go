@@ -34,10 +34,11 @@ func (v *validator) fail(bad bool, key, format string, args ...any) {
 }
 
 func (v *validator) config(c *Config) {
-	v.model(&c.Model, &c.Data)
+	v.model(&c.Model)
 	v.data(&c.Data)
 	v.train(&c.Train, &c.Data)
 	v.scheduler(&c.Scheduler, &c.Optimizer)
+	v.optimizer(&c.Optimizer)
 	v.notYet(c)
 	v.fail(c.SaveFolder == "", "save_folder", "is empty; set the run folder")
 	f := c.Data.InstanceFilter
@@ -46,7 +47,7 @@ func (v *validator) config(c *Config) {
 }
 
 // model names the missing or inconsistent sizes by key.
-func (v *validator) model(m *Model, d *Data) {
+func (v *validator) model(m *Model) {
 	sizes := []struct {
 		key string
 		n   int
@@ -56,7 +57,7 @@ func (v *validator) model(m *Model, d *Data) {
 		missing = missing || s.n == 0
 		v.fail(s.n == 0, s.key, "is not set; set it, or model.preset")
 	}
-	v.fail(m.VocabSize == 0 && d.Tokenizer != "byte", "model.vocab_size", "is not set; needed with tokenizer %s", d.Tokenizer)
+	v.fail(m.VocabSize == 0, "model.vocab_size", "is not set; needed unless the data is bytes, or token files with metadata beside them")
 	if missing || m.VocabSize == 0 {
 		return
 	}
@@ -98,9 +99,21 @@ func (v *validator) train(t *Train, d *Data) {
 	v.fail(set > 1, "train.steps", "one of train.steps, train.tokens, train.epochs is allowed, %d are set", set)
 	seq := Count(d.SequenceLength)
 	v.fail(t.GlobalBatchSize%seq != 0, "train.global_batch_size", "%d is not a multiple of data.sequence_length %d", t.GlobalBatchSize, seq)
+	if t.MicroBatchSize == t.GlobalBatchSize {
+		return
+	}
 	v.fail(t.MicroBatchSize%seq != 0, "train.micro_batch_size", "%d is not a multiple of data.sequence_length %d", t.MicroBatchSize, seq)
 	if t.MicroBatchSize > 0 {
 		v.fail(t.GlobalBatchSize%t.MicroBatchSize != 0, "train.micro_batch_size", "%d does not divide global_batch_size %d", t.MicroBatchSize, t.GlobalBatchSize)
+	}
+}
+
+// optimizer checks what the methods do not share.
+func (v *validator) optimizer(o *Optimizer) {
+	v.fail(o.OneSidedEmbeddings && o.Name != "soap" && o.Name != "eigen-shampoo", "optimizer.one_sided_embeddings", "needs optimizer.name soap or eigen-shampoo, not %s", o.Name)
+	if len(v.faults) == 0 && o.SecondOrder() {
+		_, err := o.options()
+		v.fail(err != nil, "optimizer", "%v", err)
 	}
 }
 
@@ -120,18 +133,26 @@ func (v *validator) notYet(c *Config) {
 	v.fail(c.Runtime.Mode == "asteria", "runtime.mode", "asteria (refreshes beside training) is not available in this version; allowed: native")
 	v.fail(c.Tiers.NVMe.Path != "", "tiers.nvme.path", "the NVMe tier is not available in this version; leave it empty")
 	v.fail(c.Tiers.NVMe.Size != 0, "tiers.nvme.size", "the NVMe tier is not available in this version; leave it 0")
-	v.fail(c.Tiers.Device != 0, "tiers.device", "tier limits are not available in this version; leave it 0")
+	v.fail(c.Tiers.Host != 0, "tiers.host", "the host tier is not available in this version; leave it 0 and set tiers.device")
 	v.fail(c.Parallel.Ranks > 1, "parallel.ranks", "%d ranks are not available in this version; allowed: 1", c.Parallel.Ranks)
 	v.fail(c.Runtime.Replay != "", "runtime.replay", "replaying an adoption log is not available in this version; leave it empty")
 	v.fail(c.Trace, "trace", "tracing is not available in this version; allowed: false")
 }
 
-// notices are hints about values that are allowed and probably not meant.
+// notices are hints about values that are allowed and probably not meant: keys of
+// the asynchronous mode that are set to something else than their default.
 func (c *Config) notices(set map[string]string) []string {
+	r, d := c.Runtime, Default().Runtime
 	var out []string
-	for _, key := range []string{"runtime.staleness", "runtime.lag", "runtime.lag_start", "runtime.adopt", "runtime.workers", "runtime.job_timeout"} {
-		if set[key] != "" {
-			out = append(out, fmt.Sprintf("%s: %s has no effect in native mode", set[key], key))
+	for _, k := range []struct {
+		key     string
+		changed bool
+	}{
+		{"runtime.staleness", r.Staleness != d.Staleness}, {"runtime.lag", r.Lag != d.Lag}, {"runtime.lag_start", r.LagStart != d.LagStart},
+		{"runtime.adopt", r.Adopt != d.Adopt}, {"runtime.workers", r.Workers != d.Workers}, {"runtime.job_timeout", r.JobTimeout != d.JobTimeout},
+	} {
+		if k.changed && set[k.key] != "" {
+			out = append(out, fmt.Sprintf("%s: %s has no effect in native mode", set[k.key], k.key))
 		}
 	}
 	return out

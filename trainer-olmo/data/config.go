@@ -134,6 +134,7 @@ func (c Config) Validate() error {
 	return errors.Join(c.validateSource(), c.validateShape(), c.validateOrder())
 }
 
+// validateSource looks at where tokens come from and what is kept from training.
 func (c Config) validateSource() error {
 	var errs []error
 	sources := 0
@@ -161,6 +162,7 @@ func (c Config) validateSource() error {
 	return errors.Join(errs...)
 }
 
+// validateShape looks at how files become instances.
 func (c Config) validateShape() error {
 	errs := []error{
 		oneOf("kind", c.Kind, KindFixed, KindPadded, KindPacked),
@@ -184,6 +186,9 @@ func (c Config) validateShape() error {
 	return errors.Join(errs...)
 }
 
+// validateOrder looks at the order and at the share of this rank. A batch must
+// divide evenly among the ranks: the gradient of a step is an average over equal
+// parts.
 func (c Config) validateOrder() error {
 	errs := []error{oneOf("order", c.Order, OrderCore, OrderLegacy)}
 	if c.Seed < 0 {
@@ -205,6 +210,7 @@ func (c Config) validateOrder() error {
 	return errors.Join(errs...)
 }
 
+// kind, order and world are the fields with their defaults.
 func (c Config) kind() string  { return orDefault(c.Kind, KindFixed) }
 func (c Config) order() string { return orDefault(c.Order, OrderCore) }
 func (c Config) world() int    { return max(c.WorldSize, 1) }
@@ -217,13 +223,17 @@ func (c Config) chunk() int {
 	return c.MaxTargetSequenceLength / c.SequenceLength
 }
 
-func orDefault(v, def string) string {
-	if v == "" {
+// orDefault is v, or def where v is the zero value.
+func orDefault[T comparable](v, def T) T {
+	var unset T
+	if v == unset {
 		return def
 	}
 	return v
 }
 
+// oneOf refuses a value outside a closed list; "" is always allowed and means the
+// default.
 func oneOf(key, v string, allowed ...string) error {
 	if v == "" || slices.Contains(allowed, v) {
 		return nil

@@ -10,6 +10,7 @@ type Filter struct {
 	MaxCount  int `yaml:"repetition_max_count,omitempty"`  // repetitions that mask an instance [32]
 }
 
+// withDefaults fills in OLMo's numbers; they are part of the fingerprint.
 func (f Filter) withDefaults() Filter {
 	if f.MaxPeriod == 0 {
 		f.MaxPeriod = 13
@@ -23,6 +24,7 @@ func (f Filter) withDefaults() Filter {
 	return f
 }
 
+// validate reports numbers that could match nothing, or everything.
 func (f Filter) validate() error {
 	d := f.withDefaults()
 	if d.MinPeriod < 1 || d.MaxPeriod < d.MinPeriod || d.MaxCount < 1 {

@@ -21,6 +21,7 @@ type attention[T gemm.Float] struct {
 	queries  int          // tile height, queryBlock except in tests
 	keys     int          // tile width, keyBlock except in tests
 	p, dp    []T          // queries*keys each
+	packed   [3][]T       // operands copied to rows without gaps
 	peak     []T          // queries
 	total    []T          // queries
 	rowDotDO []T          // queries
@@ -34,11 +35,12 @@ func newAttention[T gemm.Float](eng *gemm.Engine, queries, keys int) *attention[
 	}
 }
 
-// head is what one query head reads and writes. Query i stands at position
+// head is what one query head reads and writes, views of rows that all heads
+// share. Query i stands at position
 // first+i and sees the keys from lo[first+i] up to itself; lo never decreases.
 type head[T gemm.Float] struct {
 	q, k, v gemm.Matrix[T] // queries×hd, positions×hd, positions×hd
-	o       gemm.Matrix[T] // queries×hd, may be a strided view
+	o       gemm.Matrix[T] // queries×hd
 	lse     []T            // queries: log of the softmax denominator
 	lo      []int32        // positions
 	first   int
@@ -60,8 +62,44 @@ func (a *attention[T]) keyRange(h *head[T], i0, n int) (lo, hi int) {
 	return int(h.lo[h.first+i0]), h.first + i0 + n
 }
 
+// reserve makes room for heads of rows vectors of width hd, so that forward and
+// backward allocate nothing. Which worker gets which head is chance, so each runs
+// one now: then its engine, too, has all the scratch that tiles can need.
+func (a *attention[T]) reserve(rows, hd int) {
+	if len(a.packed[0]) >= rows*hd {
+		return
+	}
+	for i := range a.packed {
+		a.packed[i] = make([]T, rows*hd)
+	}
+	a.rehearse(min(rows, 2*a.keys), hd)
+}
+
+// rehearse runs a head of zeros; rows of two key blocks have every shape of tile.
+func (a *attention[T]) rehearse(rows, hd int) {
+	x, y := gemm.NewMatrix[T](rows, hd), gemm.NewMatrix[T](rows, hd)
+	h := head[T]{q: x, k: x, v: x, o: y, lse: make([]T, rows), lo: make([]int32, rows), scale: 1}
+	a.forward(&h)
+	a.backward(&h, &headGrad[T]{do: x, dq: y, dk: y, dv: y})
+}
+
+// pack copies a view whose rows are far apart, because the right operand of a
+// product is read many times and such rows share few cache sets. One tile of
+// queries reads it too seldom for that.
+func (a *attention[T]) pack(i int, x gemm.Matrix[T], queries int) gemm.Matrix[T] {
+	if queries < queryBlock {
+		return x
+	}
+	y := gemm.MatrixOf(x.Rows, x.Cols, a.packed[i])
+	for r := range x.Rows {
+		copy(y.Row(r), x.Row(r))
+	}
+	return y
+}
+
 // forward sets h.o and h.lse: o = softmax(scale*q*kᵀ, masked)*v.
 func (a *attention[T]) forward(h *head[T]) {
+	v := a.pack(0, h.v, h.q.Rows)
 	for i0 := 0; i0 < h.q.Rows; i0 += a.queries {
 		n := min(a.queries, h.q.Rows-i0)
 		lo, hi := a.keyRange(h, i0, n)
@@ -70,7 +108,7 @@ func (a *attention[T]) forward(h *head[T]) {
 			p := a.scores(h, t)
 			o := h.o.Slice(i0, 0, n, h.o.Cols)
 			a.online(h, t, p, o, j0 == lo)
-			gemm.Mul(a.eng, false, false, 1, p, h.v.Slice(j0, 0, t.nk, h.v.Cols), beta[T](j0 != lo), o)
+			gemm.Mul(a.eng, false, false, 1, p, v.Slice(j0, 0, t.nk, v.Cols), beta[T](j0 != lo), o)
 		}
 		a.normalize(h, i0, n)
 	}
@@ -118,6 +156,7 @@ func (a *attention[T]) online(h *head[T], t tile, p, o gemm.Matrix[T], fresh boo
 	}
 }
 
+// normalize divides by the totals, once a row and not once a key block.
 func (a *attention[T]) normalize(h *head[T], i0, n int) {
 	for r := range n {
 		vec.Scale(1/a.total[r], h.o.Row(i0+r))
@@ -128,15 +167,17 @@ func (a *attention[T]) normalize(h *head[T], i0, n int) {
 // headGrad is what backward adds to: dq is set; dk and dv are added to, because
 // the query heads of a group share them.
 type headGrad[T gemm.Float] struct {
-	do         gemm.Matrix[T] // queries×hd, may be a strided view
+	do         gemm.Matrix[T] // queries×hd
 	dq, dk, dv gemm.Matrix[T]
 }
 
 // backward computes the probabilities again from h.lse. With p the
-// probabilities, dp = do*vᵀ and ds = p*(dp - rowsum(do*o)):
+// probabilities, dp = do*vᵀ and ds = scale*p*(dp - rowsum(do*o)):
 //
-//	dv += pᵀ*do    dq = scale*ds*k    dk += scale*dsᵀ*q
+//	dv += pᵀ*do    dq = ds*k    dk += dsᵀ*q
 func (a *attention[T]) backward(h *head[T], g *headGrad[T]) {
+	n := h.q.Rows
+	h.q, h.k, g.do = a.pack(0, h.q, n), a.pack(1, h.k, n), a.pack(2, g.do, n)
 	for i0 := 0; i0 < h.q.Rows; i0 += a.queries {
 		n := min(a.queries, h.q.Rows-i0)
 		for r := range n {
@@ -149,6 +190,8 @@ func (a *attention[T]) backward(h *head[T], g *headGrad[T]) {
 	}
 }
 
+// backwardTile adds one tile's part. fresh is the first tile of its queries, which
+// sets dq.
 func (a *attention[T]) backwardTile(h *head[T], g *headGrad[T], t tile, fresh bool) {
 	hd := h.q.Cols
 	do := g.do.Slice(t.i0, 0, t.n, hd)
@@ -158,8 +201,8 @@ func (a *attention[T]) backwardTile(h *head[T], g *headGrad[T], t tile, fresh bo
 		a.softmaxGrad(h, t, r, p.Row(r), dp.Row(r))
 	}
 	gemm.Mul(a.eng, true, false, 1, p, do, 1, g.dv.Slice(t.j0, 0, t.nk, hd))
-	gemm.Mul(a.eng, false, false, h.scale, dp, h.k.Slice(t.j0, 0, t.nk, hd), beta[T](!fresh), g.dq.Slice(t.i0, 0, t.n, hd))
-	gemm.Mul(a.eng, true, false, h.scale, dp, h.q.Slice(t.i0, 0, t.n, hd), 1, g.dk.Slice(t.j0, 0, t.nk, hd))
+	gemm.Mul(a.eng, false, false, 1, dp, h.k.Slice(t.j0, 0, t.nk, hd), beta[T](!fresh), g.dq.Slice(t.i0, 0, t.n, hd))
+	gemm.Mul(a.eng, true, false, 1, dp, h.q.Slice(t.i0, 0, t.n, hd), 1, g.dk.Slice(t.j0, 0, t.nk, hd))
 }
 
 // softmaxGrad turns a row of scores into probabilities and a row of dp into ds,
@@ -172,8 +215,7 @@ func (a *attention[T]) softmaxGrad(h *head[T], t tile, r int, p, dp []T) {
 		return
 	}
 	vec.ExpSum(p[lo:hi], p[lo:hi], h.lse[t.i0+r])
-	vec.Mul(dp[lo:hi], dp[lo:hi], p[lo:hi])
-	vec.Axpy(-a.rowDotDO[r], p[lo:hi], dp[lo:hi])
+	vec.SoftmaxGrad(dp[lo:hi], p[lo:hi], dp[lo:hi], a.rowDotDO[r], h.scale)
 	for _, x := range [2][]T{p, dp} {
 		clear(x[:lo])
 		clear(x[hi:])

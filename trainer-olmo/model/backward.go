@@ -9,7 +9,7 @@ import (
 // norm's output at the start, and of the residual stream from then on.
 func (p *pass[T]) backward(tokens []int32, obs Observer) {
 	w := p.w
-	p.normGrad(false, w.dx, w.final, p.m.norm, w.nScale, w.nMean)
+	p.normGrad(w.dx, false, w.dx, w.final, p.m.norm, w.nScale)
 	for l := len(w.layers) - 1; l >= 0; l-- {
 		if obs != nil {
 			obs.PreBackward(l)
@@ -24,18 +24,22 @@ func (p *pass[T]) backward(tokens []int32, obs Observer) {
 	p.m.eng.Run((p.m.cfg.DModel+scatterCols-1)/scatterCols, &p.scatter)
 }
 
+// mlpBackward takes w.dx, the gradient of a block's output, to that of the stream
+// between attention and MLP. gate and up turn into their gradients in place.
 func (p *pass[T]) mlpBackward(l int) {
 	w, a, b := p.w, &p.w.layers[l], &p.m.blocks[l]
-	dout := p.outputGrad(a.b, b.mlpNorm, a.bScale, a.bMean)
+	dout := p.outputGrad(a.b, b.mlpNorm, a.bScale)
 	p.linearGrad(w.dact, dout, a.act, b.down)
 	p.swigluBack = swigluBackTask[T]{hidden: p.m.cfg.HiddenSize, n: w.tokens(), gu: a.gu, dact: w.dact}
 	p.rows(&p.swigluBack)
-	p.inputGrad(a.gu, a.h, a.b, b.gateUp, b.mlpNorm, a.bScale, a.bMean)
+	p.inputGrad(a.gu, a.h, a.b, b.gateUp, b.mlpNorm, a.bScale)
 }
 
+// attentionBackward takes w.dx on to the gradient of the block's input. The
+// residual branch costs nothing: its gradient is what w.dx already holds.
 func (p *pass[T]) attentionBackward(l int) {
 	w, a, b := p.w, &p.w.layers[l], &p.m.blocks[l]
-	dout := p.outputGrad(a.a, b.attNorm, a.aScale, a.aMean)
+	dout := p.outputGrad(a.a, b.attNorm, a.aScale)
 	p.linearGrad(w.do, dout, a.o, b.o)
 	p.attendBack = attendBackTask[T]{attendTask[T]{m: p.m, w: w, layer: l}}
 	p.m.eng.Run(w.rows*p.m.cfg.NKVHeads, &p.attendBack)
@@ -46,24 +50,24 @@ func (p *pass[T]) attentionBackward(l int) {
 		p.addParts(b.qNorm.grad, 0, qw+kw)
 		p.addParts(b.kNorm.grad, qw, qw+kw)
 	}
-	p.inputGrad(w.dqkv, a.x, a.a, b.qkv, b.attNorm, a.aScale, a.aMean)
+	p.inputGrad(w.dqkv, a.x, a.a, b.qkv, b.attNorm, a.aScale)
 }
 
 // outputGrad returns the gradient of what attention or MLP put out before the
 // residual sum: through the norm in a post-norm block, the stream's own
 // gradient in a pre-norm block.
-func (p *pass[T]) outputGrad(kept []T, norm vector[T], scale, mean []T) []T {
+func (p *pass[T]) outputGrad(kept []T, norm vector[T], scale []T) []T {
 	if p.m.cfg.NormPlace == PreNorm {
 		return p.w.dx
 	}
-	p.normGradTo(p.w.dy, false, p.w.dx, kept, norm, scale, mean)
+	p.normGrad(p.w.dy, false, p.w.dx, kept, norm, scale)
 	return p.w.dy
 }
 
 // inputGrad adds to the weight's gradient, and adds dy*W to the stream's
 // gradient: directly, or through the norm of a pre-norm block. x is the stream
 // there, normed what the norm made of it.
-func (p *pass[T]) inputGrad(dy, x, normed []T, t tensor[T], norm vector[T], scale, mean []T) {
+func (p *pass[T]) inputGrad(dy, x, normed []T, t tensor[T], norm vector[T], scale []T) {
 	if p.m.cfg.NormPlace == PostNorm {
 		p.weightGrad(dy, x, t)
 		p.linearBack(p.w.dx, dy, t, 1)
@@ -71,7 +75,7 @@ func (p *pass[T]) inputGrad(dy, x, normed []T, t tensor[T], norm vector[T], scal
 	}
 	p.weightGrad(dy, normed, t)
 	p.linearBack(p.w.dy, dy, t, 0)
-	p.normGradTo(p.w.dx, true, p.w.dy, x, norm, scale, mean)
+	p.normGrad(p.w.dx, true, p.w.dy, x, norm, scale)
 }
 
 // linearGrad is the gradient of y = x*Wᵀ: it sets dx and adds to W's gradient.
@@ -92,18 +96,13 @@ func (p *pass[T]) weightGrad(dy, x []T, t tensor[T]) {
 	gemm.Mul(p.m.eng, true, false, 1, gemm.MatrixOf(n, t.value.Rows, dy), gemm.MatrixOf(n, t.value.Cols, x), 1, t.grad)
 }
 
-// normGrad replaces the gradient dx of a norm's output by that of its input x.
-func (p *pass[T]) normGrad(add bool, dx, x []T, norm vector[T], scale, mean []T) {
-	p.normGradTo(dx, add, dx, x, norm, scale, mean)
-}
-
-// normGradTo sets dx, or adds to it, from the gradient dy of norm(x), and adds to
+// normGrad sets dx, or adds to it, from the gradient dy of norm(x), and adds to
 // the weight's gradient.
-func (p *pass[T]) normGradTo(dx []T, add bool, dy, x []T, norm vector[T], scale, mean []T) {
+func (p *pass[T]) normGrad(dx []T, add bool, dy, x []T, norm vector[T], scale []T) {
 	d := p.m.cfg.DModel
 	p.normBack = normBackTask[T]{
 		workers: p.m.workers, kind: p.m.cfg.Norm, width: d, n: p.w.tokens(), add: add,
-		dx: dx, dy: dy, x: x, weight: norm.value, scale: scale, mean: mean, parts: p.w.partial,
+		dx: dx, dy: dy, x: x, weight: norm.value, scale: scale, eps: p.m.cfg.NormEps, parts: p.w.partial,
 	}
 	p.rows(&p.normBack)
 	p.addParts(norm.grad, 0, d)
@@ -117,18 +116,19 @@ func (p *pass[T]) addParts(grad []T, at, width int) {
 	}
 	chunks := (p.w.tokens() + rowChunk - 1) / rowChunk
 	for c := range chunks {
-		vec.Axpy(1, p.w.partial[c*width+at:c*width+at+len(grad)], grad)
+		vec.Add(grad, grad, p.w.partial[c*width+at:c*width+at+len(grad)])
 	}
 }
 
 // normBackTask is the gradient of normTask.
 type normBackTask[T gemm.Float] struct {
-	workers                        []*worker[T]
-	kind                           NormKind
-	width, n                       int
-	add                            bool
-	dx, dy, x, weight, scale, mean []T
-	parts                          []T // [chunks, width] of the weight's gradient
+	workers                  []*worker[T]
+	kind                     NormKind
+	eps                      float64
+	width, n                 int
+	add                      bool
+	dx, dy, x, weight, scale []T
+	parts                    []T // [chunks, width] of the weight's gradient
 }
 
 func (t *normBackTask[T]) Do(chunk, worker int) {
@@ -143,12 +143,14 @@ func (t *normBackTask[T]) Do(chunk, worker int) {
 			out = wk.row[:t.width]
 		}
 		if t.kind == RMSNorm {
-			rmsBackward(out, part, t.dy[at:end], t.x[at:end], t.weight, t.scale[i], wk.tmp[:t.width])
-		} else {
-			layerBackward(out, t.dy[at:end], t.x[at:end], t.mean[i], t.scale[i])
+			vec.RMSNormGrad(out, part, t.dy[at:end], t.x[at:end], t.weight, t.scale[i])
+		} else { // the result is computed again, not kept
+			y := wk.tmp[:t.width]
+			inv := vec.LayerNorm(y, t.x[at:end], t.eps)
+			vec.LayerNormGrad(out, t.dy[at:end], y, inv)
 		}
 		if t.add {
-			vec.Axpy(1, out, t.dx[at:end])
+			vec.Add(t.dx[at:end], t.dx[at:end], out)
 		}
 	}
 }
@@ -175,24 +177,24 @@ type attendBackTask[T gemm.Float] struct{ attendTask[T] }
 func (t *attendBackTask[T]) Do(chunk, worker int) {
 	c, w := &t.m.cfg, t.w
 	row, kv := chunk/c.NKVHeads, chunk%c.NKVHeads
-	hd, group := c.HeadDim, c.NHeads/c.NKVHeads
-	kAt := chunk * w.seq * hd
-	g := headGrad[T]{
-		dk: gemm.MatrixOf(w.seq, hd, w.dk[kAt:]),
-		dv: gemm.MatrixOf(w.seq, hd, w.dv[kAt:]),
+	hd, group, qw, kw := c.HeadDim, c.NHeads/c.NKVHeads, c.qWidth(), c.kvWidth()
+	view := func(at int) gemm.Matrix[T] { return columns(w.dqkv, w.seq, qw+2*kw, row*w.seq, at, hd) }
+	g := headGrad[T]{dk: view(qw + kv*hd), dv: view(qw + kw + kv*hd)}
+	for r := range w.seq {
+		clear(g.dk.Row(r))
+		clear(g.dv.Row(r))
 	}
-	clear(g.dk.Data)
-	clear(g.dv.Data)
+	// One task does the whole group, so that its sums into dk and dv have an order.
 	for h := kv * group; h < (kv+1)*group; h++ {
 		in := t.head(row, h)
-		g.dq = gemm.MatrixOf(w.seq, hd, w.dq[(row*c.NHeads+h)*w.seq*hd:])
-		g.do = columns(w.do, w.seq, c.qWidth(), row*w.seq, h*hd, hd)
+		g.dq = view(h * hd)
+		g.do = columns(w.do, w.seq, qw, row*w.seq, h*hd, hd)
 		t.m.workers[worker].att.backward(&in, &g)
 	}
 }
 
-// joinTask is the gradient of splitTask: it gathers the heads' gradients into
-// rows of the projection's, through rotation, QK-norm and clip.
+// joinTask is the gradient of splitTask: it takes rows of the gradient of what
+// attention read back through rotation, QK-norm and clip, in place.
 type joinTask[T gemm.Float] struct {
 	m     *Model[T]
 	w     *work[T]
@@ -210,49 +212,28 @@ func (t *joinTask[T]) Do(chunk, worker int) {
 	}
 }
 
+// row does token i; part collects the gradients of the two norms' weights.
 func (t *joinTask[T]) row(i int, wk *worker[T], part []T) {
 	c, w := &t.m.cfg, t.w
 	qw, kw := c.qWidth(), c.kvWidth()
 	width := qw + 2*kw
-	dst := w.dqkv[i*width : (i+1)*width]
-	t.gather(i, dst)
+	dx := w.dqkv[i*width : (i+1)*width]
+	q, k := dx[:qw], dx[qw:qw+kw]
+	cos, sin := t.m.ropes[t.layer].at(i % w.seq)
+	vec.Unrotate(dx[:qw+kw], dx[:qw+kw], cos, sin)
 	a, b := &w.layers[t.layer], &t.m.blocks[t.layer]
 	raw := a.qkv[i*width : (i+1)*width]
+	x := raw
+	if c.ClipQKV > 0 && c.QKNorm == "full" {
+		x = wk.row[:width]
+		vec.Clamp(x, raw, T(-c.ClipQKV), T(c.ClipQKV))
+	}
 	if c.QKNorm == "full" {
-		x := raw
-		if c.ClipQKV > 0 {
-			x = wk.row2[:width]
-			clip(x, raw, T(c.ClipQKV))
-		}
-		rmsBackward(dst[:qw], part[:qw], dst[:qw], x[:qw], b.qNorm.value, a.qScale[i], wk.tmp[:qw])
-		rmsBackward(dst[qw:qw+kw], part[qw:], dst[qw:qw+kw], x[qw:qw+kw], b.kNorm.value, a.kScale[i], wk.tmp[:kw])
+		vec.RMSNormGrad(q, part[:qw], q, x[:qw], b.qNorm.value, a.qScale[i])
+		vec.RMSNormGrad(k, part[qw:], k, x[qw:qw+kw], b.kNorm.value, a.kScale[i])
 	}
 	if c.ClipQKV > 0 {
-		clipGrad(dst, raw, T(c.ClipQKV))
-	}
-}
-
-// gather sets dst to the gradients of one token's q, k and v, rotated back.
-func (t *joinTask[T]) gather(i int, dst []T) {
-	c, w := &t.m.cfg, t.w
-	qw, kw, hd := c.qWidth(), c.kvWidth(), c.HeadDim
-	row, pos := i/w.seq, i%w.seq
-	cos, sin := t.m.ropes[t.layer].at(pos)
-	for h := range c.NHeads {
-		rotateBack(dst[h*hd:(h+1)*hd], w.query(w.dq, c, row, h, pos), cos, sin)
-	}
-	for h := range c.NKVHeads {
-		rotateBack(dst[qw+h*hd:qw+(h+1)*hd], w.key(w.dk, c, row, h, pos), cos, sin)
-		copy(dst[qw+kw+h*hd:qw+kw+(h+1)*hd], w.key(w.dv, c, row, h, pos))
-	}
-}
-
-// clipGrad zeroes the gradient where the clip's input x was outside [-c, c].
-func clipGrad[T gemm.Float](dx, x []T, c T) {
-	for i, v := range x {
-		if v < -c || v > c {
-			dx[i] = 0
-		}
+		vec.ClampGrad(dx, raw, dx, T(-c.ClipQKV), T(c.ClipQKV))
 	}
 }
 
@@ -260,7 +241,8 @@ func clipGrad[T gemm.Float](dx, x []T, c T) {
 const scatterCols = 128
 
 // scatterTask adds rows of dx to the rows of the embeddings' gradient, tokens in
-// order, a range of columns at a time.
+// order, a range of columns at a time: a token that repeats is added up in the
+// same order whoever has the columns. Tied, the head's gradient is there already.
 type scatterTask[T gemm.Float] struct {
 	tokens []int32
 	grad   gemm.Matrix[T]
@@ -271,6 +253,7 @@ func (t *scatterTask[T]) Do(chunk, _ int) {
 	d := t.grad.Cols
 	lo, hi := chunk*scatterCols, min((chunk+1)*scatterCols, d)
 	for i, id := range t.tokens {
-		vec.Axpy(1, t.dx[i*d+lo:i*d+hi], t.grad.Row(int(id))[lo:hi])
+		row := t.grad.Row(int(id))[lo:hi]
+		vec.Add(row, row, t.dx[i*d+lo:i*d+hi])
 	}
 }

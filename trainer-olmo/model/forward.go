@@ -7,12 +7,15 @@ import (
 	"github.com/asteria-runtime/asteria/gemm/vec"
 )
 
-// pass runs a model over a work. Its tasks are fields, set before each Run, so
+// pass runs a model over a work: matrix products over all tokens at once, each
+// with all threads, and between them row-wise passes in chunks of tokens that
+// finish with a row while it is in the first-level cache. Its tasks are fields, set before each Run, so
 // that a step allocates nothing.
 type pass[T gemm.Float] struct {
 	m *Model[T]
 	w *work[T]
 
+	dots   dotsTask[T]
 	embed  embedTask[T]
 	norm   normTask[T]
 	split  splitTask[T]
@@ -37,10 +40,44 @@ func (p *pass[T]) rows(t gemm.Task) {
 // span is the tokens of a chunk.
 func span(chunk, n int) (lo, hi int) { return chunk * rowChunk, min(chunk*rowChunk+rowChunk, n) }
 
-// linear sets y = x*Wᵀ + beta*y.
+// fewTokens is the number of tokens below which a product reads each weight once
+// from where it lies: packing a matrix costs more than using it so few times.
+const fewTokens = 4
+
+// linear sets y = x*Wᵀ + beta*y, beta 0 or 1.
 func (p *pass[T]) linear(y, x []T, w gemm.Matrix[T], beta T) {
-	n := p.w.tokens()
+	p.project(p.w.tokens(), y, x, w, beta)
+}
+
+// project is linear for n tokens.
+func (p *pass[T]) project(n int, y, x []T, w gemm.Matrix[T], beta T) {
+	if n < fewTokens {
+		p.dots = dotsTask[T]{x: gemm.MatrixOf(n, w.Cols, x), w: w, y: gemm.MatrixOf(n, w.Rows, y), add: beta != 0}
+		p.m.eng.Run((w.Rows+rowChunk-1)/rowChunk, &p.dots)
+		return
+	}
 	gemm.Mul(p.m.eng, false, true, 1, gemm.MatrixOf(n, w.Cols, x), w, beta, gemm.MatrixOf(n, w.Rows, y))
+}
+
+// dotsTask sets a chunk of columns of y to dot products of rows of x and w, or
+// adds them.
+type dotsTask[T gemm.Float] struct {
+	x, w, y gemm.Matrix[T]
+	add     bool
+}
+
+func (t *dotsTask[T]) Do(chunk, _ int) {
+	lo, hi := span(chunk, t.w.Rows)
+	for j := lo; j < hi; j++ {
+		row := t.w.Row(j)
+		for i := range t.x.Rows {
+			s := vec.Dot(t.x.Row(i), row)
+			if t.add {
+				s += t.y.At(i, j)
+			}
+			t.y.Set(i, j, s)
+		}
+	}
 }
 
 // forward runs the blocks over tokens and leaves the normalised result in
@@ -58,15 +95,18 @@ func (p *pass[T]) forward(w *work[T], tokens []int32, obs Observer) {
 			obs.PostForward(l)
 		}
 	}
-	p.normalize(w.normed, nil, w.final, p.m.norm.value, w.nScale, w.nMean)
+	p.normalize(w.normed, nil, w.final, p.m.norm.value, w.nScale)
 }
 
+// block runs layer l from its x to the next layer's. What the backward pass needs
+// stays in the layer's buffers; in evaluation all layers share them, and dst and
+// res of residual are then the same slice.
 func (p *pass[T]) block(l int) {
 	a, b := &p.w.layers[l], &p.m.blocks[l]
 	pre := p.m.cfg.NormPlace == PreNorm
 	in := a.x
 	if pre {
-		p.normalize(a.a, nil, a.x, b.attNorm.value, a.aScale, a.aMean)
+		p.normalize(a.a, nil, a.x, b.attNorm.value, a.aScale)
 		in = a.a
 	}
 	p.linear(a.qkv, in, b.qkv.value, 0)
@@ -74,25 +114,25 @@ func (p *pass[T]) block(l int) {
 	p.rows(&p.split)
 	p.attend = attendTask[T]{m: p.m, w: p.w, layer: l}
 	p.m.eng.Run(p.w.rows*p.m.cfg.NHeads, &p.attend)
-	p.residual(a.h, a.x, a.o, b.o.value, a.a, b.attNorm.value, a.aScale, a.aMean)
+	p.residual(a.h, a.x, a.o, b.o.value, a.a, b.attNorm.value, a.aScale)
 
 	in = a.h
 	if pre {
-		p.normalize(a.b, nil, a.h, b.mlpNorm.value, a.bScale, a.bMean)
+		p.normalize(a.b, nil, a.h, b.mlpNorm.value, a.bScale)
 		in = a.b
 	}
 	p.linear(a.gu, in, b.gateUp.value, 0)
 	p.swiglu = swigluTask[T]{hidden: p.m.cfg.HiddenSize, n: p.w.tokens(), gu: a.gu, act: a.act}
 	p.rows(&p.swiglu)
-	p.residual(p.w.output(l), a.h, a.act, b.down.value, a.b, b.mlpNorm.value, a.bScale, a.bMean)
+	p.residual(p.w.output(l), a.h, a.act, b.down.value, a.b, b.mlpNorm.value, a.bScale)
 }
 
 // residual sets dst = res + norm(x*Wᵀ), keeping x*Wᵀ in kept, or without the
 // norm in a pre-norm block. dst may be res.
-func (p *pass[T]) residual(dst, res, x []T, w gemm.Matrix[T], kept, weight, scale, mean []T) {
+func (p *pass[T]) residual(dst, res, x []T, w gemm.Matrix[T], kept, weight, scale []T) {
 	if p.m.cfg.NormPlace == PostNorm {
 		p.linear(kept, x, w, 0)
-		p.normalize(dst, res, kept, weight, scale, mean)
+		p.normalize(dst, res, kept, weight, scale)
 		return
 	}
 	n := p.w.tokens() * w.Rows
@@ -101,15 +141,15 @@ func (p *pass[T]) residual(dst, res, x []T, w gemm.Matrix[T], kept, weight, scal
 }
 
 // normalize sets dst = norm(src), plus res when it is not nil.
-func (p *pass[T]) normalize(dst, res, src, weight, scale, mean []T) {
+func (p *pass[T]) normalize(dst, res, src, weight, scale []T) {
 	p.norm = normTask[T]{
 		workers: p.m.workers, kind: p.m.cfg.Norm, eps: p.m.cfg.NormEps, width: p.m.cfg.DModel, n: p.w.tokens(),
-		dst: dst, res: res, src: src, weight: weight, scale: scale, mean: mean,
+		dst: dst, res: res, src: src, weight: weight, scale: scale,
 	}
 	p.rows(&p.norm)
 }
 
-// embedTask gathers rows of the embeddings.
+// embedTask gathers rows of the embeddings, x = E[ids].
 type embedTask[T gemm.Float] struct {
 	table  gemm.Matrix[T]
 	tokens []int32
@@ -126,95 +166,85 @@ func (t *embedTask[T]) Do(chunk, _ int) {
 
 // normTask normalises rows.
 type normTask[T gemm.Float] struct {
-	workers                            []*worker[T]
-	kind                               NormKind
-	eps                                float64
-	width, n                           int
-	dst, res, src, weight, scale, mean []T
+	workers                      []*worker[T]
+	kind                         NormKind
+	eps                          float64
+	width, n                     int
+	dst, res, src, weight, scale []T
 }
 
 func (t *normTask[T]) Do(chunk, worker int) {
 	lo, hi := span(chunk, t.n)
-	tmp := t.workers[worker].tmp[:t.width]
 	for i := lo; i < hi; i++ {
-		src, dst := t.src[i*t.width:(i+1)*t.width], t.dst[i*t.width:(i+1)*t.width]
-		out := dst
-		if t.res != nil {
-			out = tmp
-		}
-		if t.kind == RMSNorm {
-			t.scale[i] = rmsForward(out, src, t.weight, t.eps)
-		} else {
-			t.mean[i], t.scale[i] = layerForward(out, src, t.eps)
-		}
-		if t.res != nil {
-			vec.Add(dst, t.res[i*t.width:(i+1)*t.width], tmp)
+		at, end := i*t.width, (i+1)*t.width
+		src, dst := t.src[at:end], t.dst[at:end]
+		switch {
+		case t.kind == RMSNorm && t.res == nil:
+			t.scale[i] = vec.RMSNorm(dst, src, t.weight, t.eps)
+		case t.kind == RMSNorm:
+			t.scale[i] = vec.RMSNormAdd(dst, t.res[at:end], src, t.weight, t.eps)
+		case t.res == nil:
+			vec.LayerNorm(dst, src, t.eps)
+		default:
+			tmp := t.workers[worker].tmp[:t.width]
+			vec.LayerNorm(tmp, src, t.eps)
+			vec.Add(dst, t.res[at:end], tmp)
 		}
 	}
 }
 
-// splitTask turns rows of the q, k, v projection into heads: clip, QK-norm,
-// rotation.
+// splitTask turns rows of the q, k, v projection into what attention reads:
+// clip, QK-norm, rotation.
 type splitTask[T gemm.Float] struct {
 	m     *Model[T]
 	w     *work[T]
 	layer int
 }
 
-func (t *splitTask[T]) Do(chunk, worker int) {
+func (t *splitTask[T]) Do(chunk, _ int) {
 	lo, hi := span(chunk, t.w.tokens())
-	row := t.m.workers[worker].row
 	for i := lo; i < hi; i++ {
-		t.row(i, row)
+		t.row(i)
 	}
 }
 
-func (t *splitTask[T]) row(i int, buf []T) {
+// row does token i. Clip comes before the norm and rotation after it, as in
+// OLMo-core; values are only clipped.
+func (t *splitTask[T]) row(i int) {
 	c, a, b := &t.m.cfg, &t.w.layers[t.layer], &t.m.blocks[t.layer]
 	qw, kw := c.qWidth(), c.kvWidth()
 	x := a.qkv[i*(qw+2*kw) : (i+1)*(qw+2*kw)]
+	att := a.att[i*c.attWidth() : (i+1)*c.attWidth()]
 	if c.ClipQKV > 0 {
-		clip(buf[:len(x)], x, T(c.ClipQKV))
-		x = buf[:len(x)]
+		vec.Clamp(att, x, T(-c.ClipQKV), T(c.ClipQKV))
+		x = att
 	}
-	q, k, v := x[:qw], x[qw:qw+kw], x[qw+kw:]
+	q, k := att[:qw], att[qw:qw+kw]
 	if c.QKNorm == "full" {
-		a.qScale[i] = rmsForward(buf[:qw], q, b.qNorm.value, c.NormEps)
-		a.kScale[i] = rmsForward(buf[qw:qw+kw], k, b.kNorm.value, c.NormEps)
-		q, k = buf[:qw], buf[qw:qw+kw]
+		a.qScale[i] = vec.RMSNorm(q, x[:qw], b.qNorm.value, c.NormEps)
+		a.kScale[i] = vec.RMSNorm(k, x[qw:qw+kw], b.kNorm.value, c.NormEps)
 	}
-	row, pos := i/t.w.seq, i%t.w.seq
-	cos, sin := t.m.ropes[t.layer].at(t.w.first + pos)
-	hd := c.HeadDim
-	for h := range c.NHeads {
-		rotate(t.w.query(a.q, c, row, h, pos), q[h*hd:(h+1)*hd], cos, sin)
-	}
-	for h := range c.NKVHeads {
-		rotate(t.w.key(a.k, c, row, h, t.w.first+pos), k[h*hd:(h+1)*hd], cos, sin)
-		copy(t.w.key(a.v, c, row, h, t.w.first+pos), v[h*hd:(h+1)*hd])
+	pos := t.w.first + i%t.w.seq
+	cos, sin := t.m.ropes[t.layer].at(pos)
+	vec.Rotate(att[:qw+kw], att[:qw+kw], cos, sin) // queries and keys are neighbours
+	if a.k != nil {
+		copy(a.k[pos*kw:(pos+1)*kw], k)
+		copy(a.v[pos*kw:(pos+1)*kw], x[qw+kw:])
 	}
 }
 
-// query is the vector of one row, head and time in a buffer like q.
-func (w *work[T]) query(buf []T, c *Config, row, h, t int) []T {
-	at := ((row*c.NHeads+h)*w.seq + t) * c.HeadDim
-	return buf[at : at+c.HeadDim]
-}
-
-// key is the vector of one row, head and position in a buffer like k.
-func (w *work[T]) key(buf []T, c *Config, row, h, pos int) []T {
-	at := ((row*c.NKVHeads+h)*w.capacity + pos) * c.HeadDim
-	return buf[at : at+c.HeadDim]
-}
-
-// clip sets dst to src clamped to [-c, c].
-func clip[T gemm.Float](dst, src []T, c T) {
-	for i, v := range src {
-		dst[i] = min(max(v, -c), c)
+// attWidth is the width of the rows that attention reads. Without clip the
+// values stay where the projection put them, and without a norm, too, queries
+// and keys are rotated there.
+func (c *Config) attWidth() int {
+	if c.QKNorm == "full" && c.ClipQKV == 0 {
+		return c.qWidth() + c.kvWidth()
 	}
+	return c.qWidth() + 2*c.kvWidth()
 }
 
-// attendTask is attention of one row and query head.
+// attendTask is attention of one row and query head. Chunks are handed out
+// dynamically, so that a slow thread takes fewer heads.
 type attendTask[T gemm.Float] struct {
 	m     *Model[T]
 	w     *work[T]
@@ -229,21 +259,29 @@ func (t *attendTask[T]) Do(chunk, worker int) {
 // head views what one query head reads and writes.
 func (t *attendTask[T]) head(row, h int) head[T] {
 	c, w, a := &t.m.cfg, t.w, &t.w.layers[t.layer]
-	hd, qw := c.HeadDim, c.qWidth()
-	kv := h / (c.NHeads / c.NKVHeads)
-	keys := w.first + w.seq
-	qAt := (row*c.NHeads + h) * w.seq
-	kAt := (row*c.NKVHeads + kv) * w.capacity
-	return head[T]{
-		q:     gemm.MatrixOf(w.seq, hd, a.q[qAt*hd:]),
-		k:     gemm.MatrixOf(keys, hd, a.k[kAt*hd:]),
-		v:     gemm.MatrixOf(keys, hd, a.v[kAt*hd:]),
-		o:     columns(a.o, w.seq, qw, row*w.seq, h*hd, hd),
-		lse:   a.lse[qAt : qAt+w.seq],
+	hd, qw, kw := c.HeadDim, c.qWidth(), c.kvWidth()
+	kvAt := h / (c.NHeads / c.NKVHeads) * hd
+	first, lseAt := row*w.seq, (row*c.NHeads+h)*w.seq
+	x := head[T]{
+		q:     columns(a.att, w.seq, c.attWidth(), first, h*hd, hd),
+		o:     columns(a.o, w.seq, qw, first, h*hd, hd),
+		lse:   a.lse[lseAt : lseAt+w.seq],
 		lo:    w.lo[t.m.window[t.layer]][row*w.capacity:],
 		first: w.first,
 		scale: T(1 / math.Sqrt(float64(hd))),
 	}
+	if a.k != nil {
+		x.k = columns(a.k, w.first+w.seq, kw, 0, kvAt, hd)
+		x.v = columns(a.v, w.first+w.seq, kw, 0, kvAt, hd)
+		return x
+	}
+	x.k = columns(a.att, w.seq, c.attWidth(), first, qw+kvAt, hd)
+	if c.ClipQKV > 0 {
+		x.v = columns(a.att, w.seq, c.attWidth(), first, qw+kw+kvAt, hd)
+	} else {
+		x.v = columns(a.qkv, w.seq, qw+2*kw, first, qw+kw+kvAt, hd)
+	}
+	return x
 }
 
 // columns views rows [first, first+rows) and columns [at, at+cols) of a buffer

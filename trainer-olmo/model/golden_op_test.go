@@ -137,6 +137,7 @@ func checkAttention[T gemm.Float](t *testing.T, g *goldenAttention, queries, key
 	q, k, v, do := to[T](g.Q.v), to[T](g.K.v), to[T](g.V.v), to[T](g.DY.v)
 	o, dq, dk, dv := make([]T, len(q)), make([]T, len(q)), make([]T, len(k)), make([]T, len(v))
 	a := newAttention[T](gemm.New(1), queries, keys)
+	a.reserve(seq, hd)
 	at := func(x []T, row, heads, h int) gemm.Matrix[T] {
 		return gemm.MatrixOf(seq, hd, x[(row*heads+h)*seq*hd:])
 	}
@@ -231,8 +232,8 @@ func checkRope[T gemm.Float](t *testing.T, g *goldenRope, tol tolerance) {
 	x, dy := to[T](g.X.v), to[T](g.DY.v)
 	for i := 0; i < len(x); i += g.HeadDim {
 		cos, sin := table.at(i / g.HeadDim % g.Seq)
-		rotate(x[i:i+g.HeadDim], x[i:i+g.HeadDim], cos, sin)
-		rotateBack(dy[i:i+g.HeadDim], dy[i:i+g.HeadDim], cos, sin)
+		vec.Rotate(x[i:i+g.HeadDim], x[i:i+g.HeadDim], cos, sin)
+		vec.Unrotate(dy[i:i+g.HeadDim], dy[i:i+g.HeadDim], cos, sin)
 	}
 	near(t, "y", x, g.Y.v, tol)
 	near(t, "dx", dy, g.DX.v, tol)
@@ -322,10 +323,10 @@ func checkRMS[T gemm.Float](t *testing.T, g goldenNorm, tol tolerance) {
 	t.Helper()
 	x, w, dy := to[T](g.X.v), to[T](g.W.v), to[T](g.DY.v)
 	n := len(w)
-	y, dx, dw, tmp := make([]T, len(x)), make([]T, len(x)), make([]T, n), make([]T, n)
+	y, dx, dw := make([]T, len(x)), make([]T, len(x)), make([]T, n)
 	for i := 0; i < len(x); i += n {
-		r := rmsForward(y[i:i+n], x[i:i+n], w, g.Eps)
-		rmsBackward(dx[i:i+n], dw, dy[i:i+n], x[i:i+n], w, r, tmp)
+		r := vec.RMSNorm(y[i:i+n], x[i:i+n], w, g.Eps)
+		vec.RMSNormGrad(dx[i:i+n], dw, dy[i:i+n], x[i:i+n], w, r)
 	}
 	near(t, "y", y, g.Y.v, tol)
 	near(t, "dx", dx, g.DX.v, tol)
@@ -338,8 +339,8 @@ func checkLayerNorm[T gemm.Float](t *testing.T, g goldenNorm, tol tolerance) {
 	n := g.X.last()
 	y, dx := make([]T, len(x)), make([]T, len(x))
 	for i := 0; i < len(x); i += n {
-		mean, r := layerForward(y[i:i+n], x[i:i+n], g.Eps)
-		layerBackward(dx[i:i+n], dy[i:i+n], x[i:i+n], mean, r)
+		inv := vec.LayerNorm(y[i:i+n], x[i:i+n], g.Eps)
+		vec.LayerNormGrad(dx[i:i+n], dy[i:i+n], y[i:i+n], inv)
 	}
 	near(t, "y", y, g.Y.v, tol)
 	near(t, "dx", dx, g.DX.v, tol)

@@ -82,6 +82,8 @@ func (n *numbers) flatten(x any) {
 	switch x := x.(type) {
 	case float64:
 		n.v = append(n.v, x)
+	case bool:
+		n.v = append(n.v, map[bool]float64{true: 1}[x])
 	case []any:
 		for _, y := range x {
 			n.flatten(y)

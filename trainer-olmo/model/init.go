@@ -80,6 +80,7 @@ func (c Config) Std(t Tensor) (std float64, truncated bool) {
 	return c.matrixStd(t, d), true
 }
 
+// embeddingStd is Std of the embeddings, tied or not.
 func (c Config) embeddingStd() (std float64, truncated bool) {
 	switch c.Init {
 	case "llama", "llama_depth", "fan_in":
@@ -98,6 +99,7 @@ func (c Config) embeddingStd() (std float64, truncated bool) {
 	return std, truncated
 }
 
+// matrixStd is Std of a linear layer of a block; d is 1/sqrt(d_model).
 func (c Config) matrixStd(t Tensor, d float64) float64 {
 	out := strings.Contains(t.Name, "o_proj") || strings.Contains(t.Name, "down_proj")
 	up := strings.Contains(t.Name, "up_proj")

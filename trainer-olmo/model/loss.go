@@ -57,24 +57,23 @@ func (t *lossTask[T]) Do(chunk, _ int) {
 //
 //	(p*(1 + 2*zLoss*lse) - onehot(label)) / divisor
 func (t *lossTask[T]) row(x []T, label int) (ce, z float64) {
-	if label == ignored {
+	switch {
+	case label == ignored:
 		if t.grad {
 			clear(x)
 		}
 		return 0, 0
+	case t.grad:
+		ce, lse := vec.CrossEntropy(x, x, label, t.inverse, t.zLoss)
+		return ce, lse * lse
 	}
-	target := float64(x[label])
-	peak := vec.Max(x)
-	total := float64(vec.ExpSum(x, x, peak))
-	lse := float64(peak) + math.Log(total)
-	if t.grad {
-		vec.Scale(T((1+2*t.zLoss*lse)*t.inverse/total), x)
-		x[label] -= T(t.inverse)
-	}
+	target, peak := float64(x[label]), vec.Max(x)
+	lse := float64(peak) + math.Log(float64(vec.ExpSum(x, x, peak)))
 	return lse - target, lse * lse
 }
 
-// stats adds the tokens' losses in order.
+// stats adds the tokens' losses in order, in float64, sequence by sequence, so
+// that the sum does not depend on who computed them.
 func (w *work[T]) stats(b *Batch, o LossOptions) LossStats {
 	s := LossStats{Divisor: o.Divisor, RowCE: w.rowCE[:b.Rows], RowLabels: w.rowCount[:b.Rows]}
 	for row := range b.Rows {
@@ -115,6 +114,9 @@ func (p *pass[T]) head(b *Batch, o LossOptions, grad bool) LossStats {
 	return p.w.stats(b, o)
 }
 
+// headChunk does rows tokens from first on: logits, losses and, for training, the
+// gradients of both factors. The logits become their gradient in place, so that
+// the matrix exists once.
 func (p *pass[T]) headChunk(first, rows int) {
 	d, out := p.m.cfg.DModel, p.m.out
 	x := gemm.MatrixOf(rows, d, p.w.normed[first*d:])

@@ -50,11 +50,10 @@ type vector[T gemm.Float] struct{ value, grad []T }
 
 // worker is what one thread computes with.
 type worker[T gemm.Float] struct {
-	eng  *gemm.Engine // of one thread
-	att  *attention[T]
-	row  []T // a row of q, k and v
-	row2 []T
-	tmp  []T
+	eng *gemm.Engine // of one thread
+	att *attention[T]
+	row []T // a row of q, k and v
+	tmp []T
 }
 
 // align is the padding of tensors in elements, a cache line of float32.
@@ -85,7 +84,7 @@ func newWorker[T gemm.Float](c Config) *worker[T] {
 	widest := max(c.qWidth()+2*c.kvWidth(), c.DModel)
 	return &worker[T]{
 		eng: eng, att: newAttention[T](eng, queryBlock, keyBlock),
-		row: make([]T, widest), row2: make([]T, widest), tmp: make([]T, widest),
+		row: make([]T, widest), tmp: make([]T, widest),
 	}
 }
 
@@ -103,6 +102,9 @@ func continues(before, t Tensor) bool {
 		before.Shape[1] == t.Shape[1]
 }
 
+// allocate lays out all tensors in one buffer for the values and one for the
+// gradients. Shapes puts q, k, v and gate, up next to each other, and no padding
+// goes between neighbours of equal width, so that a group is one matrix.
 func (m *Model[T]) allocate() {
 	shapes := m.cfg.Shapes()
 	m.offsets = make([]int, len(shapes))
@@ -221,7 +223,7 @@ func (m *Model[T]) LossGrad(b Batch, o LossOptions, obs Observer) (LossStats, er
 	}
 	m.batch = b
 	if !m.train.reshape(b.Rows, b.Seq) {
-		m.train = newWork[T](m.cfg, len(m.windows), plan{rows: b.Rows, seq: b.Seq, capacity: b.Seq, keep: true})
+		m.train = newWork[T](m.cfg, len(m.windows), plan{rows: b.Rows, seq: b.Seq, capacity: b.Seq, keep: true}, &arena{})
 	}
 	m.prepare(m.train)
 	m.run.forward(m.train, b.Tokens, obs)
@@ -260,17 +262,21 @@ func (m *Model[T]) infer(b Batch) error {
 	}
 	m.batch = b
 	if !m.eval.reshape(b.Rows, b.Seq) {
-		m.eval = newWork[T](m.cfg, len(m.windows), plan{rows: b.Rows, seq: b.Seq, capacity: b.Seq})
+		m.eval = newWork[T](m.cfg, len(m.windows), plan{rows: b.Rows, seq: b.Seq, capacity: b.Seq}, &arena{})
 	}
 	m.prepare(m.eval)
 	m.run.forward(m.eval, b.Tokens, nil)
 	return nil
 }
 
-// prepare fills the tables that depend on the batch's shape and documents.
+// prepare fills the tables that depend on the batch's shape and documents, before
+// the threads start.
 func (m *Model[T]) prepare(w *work[T]) {
 	for _, r := range m.ropes {
 		r.grow(w.seq)
+	}
+	for _, worker := range m.workers {
+		worker.att.reserve(w.seq, m.cfg.HeadDim)
 	}
 	m.batch.docStarts(w.docStart)
 	for i, window := range m.windows {

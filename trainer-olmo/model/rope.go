@@ -169,29 +169,3 @@ func (t *ropeTable[T]) at(pos int) (cos, sin []T) {
 	half := len(t.freq)
 	return t.cos[pos*half : (pos+1)*half], t.sin[pos*half : (pos+1)*half]
 }
-
-// rotate sets dst to src turned by the angles of cos and sin: with h half the
-// length, dst[j] = src[j]*cos[j] - src[j+h]*sin[j] and
-// dst[j+h] = src[j+h]*cos[j] + src[j]*sin[j]. dst may be src.
-func rotate[T gemm.Float](dst, src, cos, sin []T) {
-	h := len(cos)
-	lo, hi := src[:h], src[h:2*h]
-	dlo, dhi := dst[:h], dst[h:2*h]
-	sin = sin[:h]
-	for j, c := range cos {
-		x, y, s := lo[j], hi[j], sin[j]
-		dlo[j], dhi[j] = x*c-y*s, y*c+x*s
-	}
-}
-
-// rotateBack is the transpose of rotate, which is its gradient.
-func rotateBack[T gemm.Float](dst, src, cos, sin []T) {
-	h := len(cos)
-	lo, hi := src[:h], src[h:2*h]
-	dlo, dhi := dst[:h], dst[h:2*h]
-	sin = sin[:h]
-	for j, c := range cos {
-		x, y, s := lo[j], hi[j], sin[j]
-		dlo[j], dhi[j] = x*c+y*s, y*c-x*s
-	}
-}

@@ -1,6 +1,11 @@
 package model
 
-import "github.com/asteria-runtime/asteria/gemm"
+import (
+	"slices"
+	"unsafe"
+
+	"github.com/asteria-runtime/asteria/gemm"
+)
 
 // layerActs is what a block's forward pass leaves for its backward pass. Buffers
 // are for all tokens, row-major; N is their number.
@@ -10,8 +15,8 @@ type layerActs[T gemm.Float] struct {
 	h   []T // [N, d] residual stream between attention and MLP
 	b   []T // [N, d] as a, of the MLP
 	qkv []T // [N, qkv width] projections before clip, norm and rotation
-	q   []T // [rows, heads, seq, hd] queries as attention reads them
-	k   []T // [rows, kv heads, capacity, hd]
+	att []T // [N, attWidth] queries and keys as attention reads them; may be qkv
+	k   []T // [capacity, kv width] keys and values of a decoder, else nil
 	v   []T
 	o   []T // [N, q width] attention's result
 	lse []T // [rows, heads, seq]
@@ -19,7 +24,6 @@ type layerActs[T gemm.Float] struct {
 	act []T // [N, I]
 
 	aScale, bScale, qScale, kScale []T // [N] reciprocal root mean squares
-	aMean, bMean                   []T // [N] means, LayerNorm only
 }
 
 // work is the buffers of one kind of pass, for rows*seq tokens.
@@ -32,7 +36,6 @@ type work[T gemm.Float] struct {
 	final     []T // [N, d] input of the final norm
 	normed    []T // [N, d] its output
 	nScale    []T
-	nMean     []T
 
 	docStart []int32
 	lo       [][]int32 // by window: first visible position of each token
@@ -43,7 +46,6 @@ type work[T gemm.Float] struct {
 
 	// Backward only.
 	dx, dy     []T // [N, d]
-	dq, dk, dv []T
 	do         []T // [N, q width]
 	dqkv, dact []T
 	partial    []T // [row chunks, widest norm] parts of the norms' gradients
@@ -51,80 +53,114 @@ type work[T gemm.Float] struct {
 
 // plan is the shape of a work.
 type plan struct {
-	rows, seq, capacity, first int
-	keep                       bool // activations of every layer, and the backward pass's buffers
+	rows, seq, capacity int
+	keep                bool // activations of every layer, and the backward pass's buffers
+	decode              bool // no losses
 }
 
 // rowChunk is the number of tokens in one task of a row-wise pass; partial sums
 // over tokens have one part a chunk.
 const rowChunk = 64
 
-// logitBudget bounds the elements of a chunk of logits.
-const logitBudget = 1 << 21
+// logitBudget is the number of logits that exist at a time, unless that is fewer
+// than logitLeast tokens: each chunk reads the head and its gradient once.
+const (
+	logitBudget = 1 << 22
+	logitLeast  = 256
+)
 
 // logitRows is the number of tokens whose logits exist at a time.
 func logitRows(tokens, vocab int) int {
-	return min(max(logitBudget/vocab/rowChunk*rowChunk, rowChunk), tokens)
+	return min(max(logitBudget/vocab/rowChunk*rowChunk, logitLeast), tokens)
+}
+
+// arena allocates, or only counts.
+type arena struct {
+	bytes int64
+	dry   bool
+}
+
+// reserve returns n zeros, or nil when the arena is dry.
+func reserve[E any](a *arena, n int) []E {
+	var e E
+	a.bytes += int64(n) * int64(unsafe.Sizeof(e))
+	if a.dry {
+		return nil
+	}
+	return make([]E, n)
+}
+
+// WorkBytes is the memory in bytes that [Model.LossGrad] needs for rows sequences
+// of seq tokens on a number of threads, beside the parameters and gradients: the
+// activations of all layers, the buffers of the backward pass, a chunk of logits
+// and the workers' scratch. A matrix product packs its operands on top of that.
+func WorkBytes[T gemm.Float](c Config, rows, seq, threads int) int64 {
+	c = c.Resolved()
+	a := arena{dry: true}
+	windows := c.windows()
+	slices.Sort(windows)
+	newWork[T](c, len(slices.Compact(windows)), plan{rows: rows, seq: seq, capacity: seq, keep: true}, &a)
+	tiles := 2*queryBlock*keyBlock + 3*queryBlock + 3*seq*c.HeadDim
+	widest := max(c.qWidth()+2*c.kvWidth(), c.DModel)
+	reserve[T](&a, threads*(tiles+2*widest))
+	return a.bytes
 }
 
 // newWork allocates the buffers of a plan. Without keep all layers share one
 // set, and the residual stream is updated in place.
-func newWork[T gemm.Float](c Config, windows int, p plan) *work[T] {
+func newWork[T gemm.Float](c Config, windows int, p plan, m *arena) *work[T] {
 	n := p.rows * p.seq
-	w := &work[T]{rows: p.rows, seq: p.seq, capacity: p.capacity, first: p.first, room: n}
+	w := &work[T]{rows: p.rows, seq: p.seq, capacity: p.capacity, room: n}
 	w.layers = make([]layerActs[T], c.NLayers)
 	if p.keep {
 		for i := range w.layers {
-			w.layers[i] = newLayerActs[T](c, p)
-			w.layers[i].h = make([]T, n*c.DModel)
+			w.layers[i] = newLayerActs[T](c, n, m)
+			w.layers[i].h = reserve[T](m, n*c.DModel)
 		}
-		w.final = make([]T, n*c.DModel)
+		w.final = reserve[T](m, n*c.DModel)
+		w.allocateBackward(c, n, m)
 	} else {
-		shared := newLayerActs[T](c, p)
-		shared.h = shared.x
+		shared := newLayerActs[T](c, n, m)
+		shared.h, w.final = shared.x, shared.x
 		for i := range w.layers {
 			w.layers[i] = shared
 		}
-		w.final = shared.x
 	}
-	w.normed = make([]T, n*c.DModel)
-	w.nScale, w.nMean = make([]T, n), make([]T, n)
-	w.docStart = make([]int32, n)
+	w.normed, w.nScale = reserve[T](m, n*c.DModel), reserve[T](m, n)
+	w.docStart = reserve[int32](m, n)
 	for range windows {
-		w.lo = append(w.lo, make([]int32, p.rows*p.capacity))
+		w.lo = append(w.lo, reserve[int32](m, p.rows*p.capacity))
 	}
-	w.logits = make([]T, logitRows(n, c.VocabSize)*c.VocabSize)
-	w.ce, w.z = make([]float64, n), make([]float64, n)
-	w.rowCE, w.rowCount = make([]float64, n), make([]int, n)
-	if p.keep {
-		w.allocateBackward(c, n, p)
+	if !p.decode {
+		w.logits = reserve[T](m, logitRows(n, c.VocabSize)*c.VocabSize)
+		w.ce, w.z = reserve[float64](m, n), reserve[float64](m, n)
+		w.rowCE, w.rowCount = reserve[float64](m, n), reserve[int](m, n)
 	}
 	return w
 }
 
-// newLayerActs allocates all but h, which may be x.
-func newLayerActs[T gemm.Float](c Config, p plan) layerActs[T] {
-	n, keys := p.rows*p.seq, p.rows*p.capacity
-	of := func(n, width int) []T { return make([]T, n*width) }
-	return layerActs[T]{
-		x: of(n, c.DModel), a: of(n, c.DModel), b: of(n, c.DModel),
-		qkv: of(n, c.qWidth()+2*c.kvWidth()),
-		q:   of(n, c.qWidth()), k: of(keys, c.kvWidth()), v: of(keys, c.kvWidth()),
-		o: of(n, c.qWidth()), lse: of(n, c.NHeads),
-		gu: of(n, 2*c.HiddenSize), act: of(n, c.HiddenSize),
-		aScale: of(n, 1), bScale: of(n, 1), qScale: of(n, 1), kScale: of(n, 1),
-		aMean: of(n, 1), bMean: of(n, 1),
+// newLayerActs allocates all but h, which may be x, for n tokens.
+func newLayerActs[T gemm.Float](c Config, n int, m *arena) layerActs[T] {
+	of := func(width int) []T { return reserve[T](m, n*width) }
+	a := layerActs[T]{
+		x: of(c.DModel), a: of(c.DModel), b: of(c.DModel),
+		qkv: of(c.qWidth() + 2*c.kvWidth()), o: of(c.qWidth()), lse: of(c.NHeads),
+		gu: of(2 * c.HiddenSize), act: of(c.HiddenSize),
+		aScale: of(1), bScale: of(1), qScale: of(1), kScale: of(1),
 	}
+	a.att = a.qkv
+	if c.QKNorm == "full" || c.ClipQKV > 0 {
+		a.att = of(c.attWidth())
+	}
+	return a
 }
 
-func (w *work[T]) allocateBackward(c Config, n int, p plan) {
-	of := func(width int) []T { return make([]T, n*width) }
-	w.dx, w.dy = of(c.DModel), of(c.DModel)
-	w.dq, w.dk, w.dv = of(c.qWidth()), of(c.kvWidth()), of(c.kvWidth())
-	w.do = of(c.qWidth())
+func (w *work[T]) allocateBackward(c Config, n int, m *arena) {
+	of := func(width int) []T { return reserve[T](m, n*width) }
+	w.dx, w.dy, w.do = of(c.DModel), of(c.DModel), of(c.qWidth())
 	w.dqkv, w.dact = of(c.qWidth()+2*c.kvWidth()), of(c.HiddenSize)
 	parts := (n + rowChunk - 1) / rowChunk
-	w.partial = make([]T, parts*max(c.DModel, c.qWidth()+c.kvWidth()))
+	w.partial = reserve[T](m, parts*max(c.DModel, c.qWidth()+c.kvWidth()))
 }
 
 // output is where layer l writes its result.

@@ -128,7 +128,8 @@ type AdamW[T gemm.Float] struct {
 // adamwStep holds the scalars of the update that runs.
 type adamwStep struct {
 	lr, beta1, beta2, scale, vscale float64
-	rounded                         bool // decay factor and 1-beta in float32
+	gscale                          float64 // factor of the gradients
+	rounded                         bool    // decay factor and 1-beta in float32
 }
 
 // NewAdamW allocates both moments, twice the parameters' size. It panics on
@@ -158,14 +159,19 @@ func decays[T gemm.Float](params []param.Param[T], rule DecayRule, wd float64) [
 
 // Step applies one update at learning rate lr. The bias corrections follow the
 // count of updates that were applied, not step: a skipped step does not count.
-func (a *AdamW[T]) Step(_ int64, lr float64) error {
+func (a *AdamW[T]) Step(step int64, lr float64) error { return a.StepScaled(step, lr, 1) }
+
+// StepScaled is Step with every gradient multiplied by scale as it is read; the
+// gradients themselves stay as they are. The bits are those of gradients that
+// were scaled before.
+func (a *AdamW[T]) StepScaled(_ int64, lr, scale float64) error {
 	if !a.opts.FrozenStep {
 		a.count[0]++
 	}
 	t := float64(max(1, a.count[0]))
 	b1, b2 := a.opts.Betas[0], a.opts.Betas[1]
 	a.step = adamwStep{
-		lr: lr, beta1: b1, beta2: b2,
+		lr: lr, beta1: b1, beta2: b2, gscale: scale,
 		scale:  lr / (1 - math.Pow(b1, t)),
 		vscale: 1 / math.Sqrt(1-math.Pow(b2, t)),
 
@@ -197,7 +203,7 @@ func (a *AdamW[T]) Do(c, _ int) {
 		adamw32(p, g, m, v, s, wd, a.opts.Eps)
 		return
 	}
-	vec.AdamW(p, g, m, v, 1, T(s.beta1), T(s.beta2), T(1-s.lr*wd), T(s.scale), T(s.vscale), T(a.opts.Eps))
+	vec.AdamW(p, g, m, v, T(s.gscale), T(s.beta1), T(s.beta2), T(1-s.lr*wd), T(s.scale), T(s.vscale), T(a.opts.Eps))
 }
 
 // adamw32 is the update with float32 scalars, term by term as OLMo-core's
@@ -207,7 +213,9 @@ func adamw32[T gemm.Float](p, g, m, v []T, s *adamwStep, wd, eps float64) {
 	decay := T(1 - float32(s.lr*wd))
 	w := T(float32(1 - s.beta1))
 	keep, take := T(1-float32(1-s.beta2)), T(1-s.beta2)
+	gscale := T(s.gscale)
 	for i, x := range g {
+		x *= gscale
 		p[i] *= decay
 		m[i] += w * (x - m[i])
 		v[i] = v[i]*keep + take*(x*x)

@@ -146,19 +146,31 @@ func (c *Clipper[T]) Norm() float64 {
 	return math.Sqrt(all)
 }
 
+// Factor is what Clip would multiply all gradients by, whose norm the last call of
+// Norm returned, at the given step (1-based). It touches nothing; an optimizer
+// that scales as it reads saves a pass over memory. uniform is false with adaptive
+// clipping, where each parameter has a factor of its own and only Clip will do.
+func (c *Clipper[T]) Factor(norm float64, step int64) (coef float64, uniform bool) {
+	if c.avg != nil {
+		return 1, false
+	}
+	if c.opts.MaxNorm == 0 {
+		return 1, true
+	}
+	return ClipCoef(norm, c.opts.Bound(c.opts.MaxNorm, step)), true
+}
+
 // Clip scales the gradients whose norm the last call of Norm returned, as the
 // options say for the given step (1-based), and returns the factor: the smallest
 // one with adaptive clipping, 1 when nothing was scaled.
 func (c *Clipper[T]) Clip(norm float64, step int64) float64 {
-	least := 1.0
-	switch {
-	case c.avg != nil:
-		least = c.adaptive(c.opts.Bound(c.opts.MaxNormRatio, step))
-	case c.opts.MaxNorm > 0:
-		least = ClipCoef(norm, c.opts.Bound(c.opts.MaxNorm, step))
+	least, uniform := c.Factor(norm, step)
+	if uniform {
 		for i := range c.coef {
 			c.coef[i] = T(least)
 		}
+	} else {
+		least = c.adaptive(c.opts.Bound(c.opts.MaxNormRatio, step))
 	}
 	if least < 1 {
 		c.run(jobScale)

@@ -12,7 +12,9 @@ type match struct {
 	id         uint32
 }
 
-// matcher finds added tokens: the leftmost, and of those the longest.
+// matcher finds added tokens: the leftmost, and of those the longest. There are
+// a few dozen, which begin with a few different bytes, so that a table of first
+// bytes passes over nearly all text; an automaton would read every byte twice.
 type matcher struct {
 	tokens [256][]addedToken // by first byte, longest first
 	pairs  [1 << 16 / 64]uint64
@@ -20,6 +22,7 @@ type matcher struct {
 	empty  bool
 }
 
+// addedToken is a text that is not tokenized but has an id of its own.
 type addedToken struct {
 	content []byte
 	id      uint32
@@ -47,6 +50,7 @@ func newMatcher(tokens []addedToken) matcher {
 	return m
 }
 
+// setPair marks that a token begins with these two bytes.
 func (m *matcher) setPair(a, b byte) {
 	p := uint(a)<<8 | uint(b)
 	m.pairs[p/64] |= 1 << (p % 64)

@@ -16,6 +16,7 @@ type BPE struct {
 
 	cache *wordCache
 	norm  []byte // scratch of the normalizer
+	marks []mark // likewise
 	valid []byte // scratch of replaceBytes
 	merge merger // scratch of long words
 }
@@ -26,17 +27,21 @@ type tables struct {
 	size       int // largest id + 1
 	eos, pad   int
 
+	// Decoding: a token's bytes by its id.
 	text    []byte   // the bytes of all tokens, one after the other
 	offset  []uint32 // token id is text[offset[id]:offset[id+1]]
 	defined []bool   // ids may have gaps
-	special []bool
-	byteID  [256]uint32
-	pairs   pairTable
+	special []bool   // not shown to people
+
+	// Encoding, in the order of the stages' definitions in the package comment,
+	// last to first.
+	byteID  [256]uint32       // noByte where a byte has no token
+	pairs   pairTable         // the merges
 	words   map[string]uint32 // whole words, only with ignore_merges
 	raw     matcher           // added tokens with normalized: false
 	normal  matcher           // added tokens with normalized: true
-	nfc     bool
-	lacks   bool // some byte has no token; see [BPE.replaceBytes]
+	nfc     *normalizer       // nil without
+	lacks   bool              // some byte has no token; see [BPE.replaceBytes]
 	split   splitter
 	classes *classTable
 }
@@ -84,7 +89,7 @@ func (t *BPE) replaceBytes(text []byte) []byte {
 
 // encodeNormal encodes text that holds no raw added token.
 func (t *BPE) encodeNormal(dst []uint32, text []byte) []uint32 {
-	if t.nfc {
+	if t.nfc != nil {
 		text = t.normalize(text)
 	}
 	for {
@@ -184,6 +189,7 @@ func (t *BPE) Hash() string { return t.hash }
 // Clone implements Tokenizer.
 func (t *BPE) Clone() Tokenizer { return newBPE(t.tables) }
 
+// newBPE gives tables the scratch memory of one goroutine.
 func newBPE(t *tables) *BPE {
 	return &BPE{tables: t, cache: newWordCache()}
 }

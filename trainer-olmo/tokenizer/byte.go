@@ -17,6 +17,8 @@ type byteTokenizer struct{}
 // a document and 257 pads. Its vocabulary of 258 ids needs 16-bit token files.
 func Byte() Tokenizer { return byteTokenizer{} }
 
+// Encode never gives the special ids: every text is representable, and none can
+// forge an end of document.
 func (byteTokenizer) Encode(dst []uint32, text []byte) []uint32 {
 	for _, b := range text {
 		dst = append(dst, uint32(b))
@@ -37,6 +39,7 @@ func (byteTokenizer) Decode(dst []byte, ids []uint32) ([]byte, error) {
 	return dst, nil
 }
 
+// The rest of [Tokenizer]; Hash is a fixed word, since there is no file.
 func (byteTokenizer) VocabSize() int     { return ByteVocab }
 func (byteTokenizer) EOS() int           { return ByteEOS }
 func (byteTokenizer) Pad() int           { return BytePad }

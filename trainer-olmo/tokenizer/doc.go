@@ -21,6 +21,10 @@
 // normalizer changed them, and where the vocabulary lacks one of the 13 bytes
 // that UTF-8 never uses (gpt-neox-olmo-dolma-v1_5 does): it becomes U+FFFD.
 //
+// Letters and numbers are those of Unicode 16, normal forms those of
+// golang.org/x/text. Libraries with older tables order combining marks that are
+// younger than their tables differently; ids then differ for such texts.
+//
 // A Tokenizer belongs to one goroutine: it holds scratch memory and a bounded
 // cache of words. Clone gives another goroutine its own scratch over the same
 // tables. Nothing that it returns depends on the cache.

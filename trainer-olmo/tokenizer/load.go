@@ -2,20 +2,15 @@ package tokenizer
 
 import (
 	"bytes"
-	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"math"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
-
-	"golang.org/x/text/unicode/norm"
 )
 
 // maxFile bounds a tokenizer.json, in bytes; the official ones have 3 MB.
@@ -68,6 +63,8 @@ type fileJSON struct {
 	Model         json.RawMessage
 }
 
+// addedJSON is one added token. The three strip options change the text around a
+// match; they are refused when set.
 type addedJSON struct {
 	ID         uint32
 	Content    string
@@ -78,6 +75,7 @@ type addedJSON struct {
 	Special    bool
 }
 
+// modelJSON has every key that a BPE model knows.
 type modelJSON struct {
 	Type                    string
 	Dropout                 *float64
@@ -116,6 +114,8 @@ func (m *mergeJSON) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
+// parse builds the tables in the order of the pipeline, so that the first fault
+// reported is the first that encoding would meet.
 func parse(data []byte) (*tables, error) {
 	var f fileJSON
 	if err := strict(data, &f); err != nil {
@@ -125,9 +125,12 @@ func parse(data []byte) (*tables, error) {
 		return nil, fmt.Errorf("truncation, padding: %w, allowed null", ErrUnsupported)
 	}
 	t := &tables{classes: newClassTable()}
-	var err error
-	if t.nfc, err = parseNormalizer(f.Normalizer); err != nil {
+	nfc, err := parseNormalizer(f.Normalizer)
+	if err != nil {
 		return nil, err
+	}
+	if nfc {
+		t.nfc = newNormalizer()
 	}
 	if t.split, err = parsePreTokenizer(f.PreTokenizer); err != nil {
 		return nil, err
@@ -158,382 +161,7 @@ func strict(data []byte, v any) error {
 	return nil
 }
 
+// isNull reports an absent key or an explicit null: both switch a stage off.
 func isNull(raw json.RawMessage) bool {
 	return len(raw) == 0 || string(raw) == "null"
-}
-
-// typed is the part that every stage of the pipeline has.
-type typed struct{ Type string }
-
-func typeOf(raw json.RawMessage) (string, error) {
-	var t typed
-	err := json.Unmarshal(raw, &t)
-	return t.Type, err
-}
-
-func parseNormalizer(raw json.RawMessage) (nfc bool, err error) {
-	if isNull(raw) {
-		return false, nil
-	}
-	var n struct {
-		Type        string
-		Normalizers []json.RawMessage
-	}
-	if err := strict(raw, &n); err != nil {
-		return false, fmt.Errorf("normalizer: %w", err)
-	}
-	switch {
-	case n.Type == "NFC" && n.Normalizers == nil:
-		return true, nil
-	case n.Type == "Sequence" && len(n.Normalizers) == 0:
-		return false, nil
-	case n.Type == "Sequence" && len(n.Normalizers) == 1:
-		return parseNormalizer(n.Normalizers[0])
-	}
-	return false, fmt.Errorf("normalizer.type %q: %w, allowed null, NFC", n.Type, ErrUnsupported)
-}
-
-type byteLevelJSON struct {
-	Type           string
-	AddPrefixSpace bool  `json:"add_prefix_space"`
-	TrimOffsets    bool  `json:"trim_offsets"`
-	UseRegex       *bool `json:"use_regex"`
-}
-
-type splitJSON struct {
-	Type     string
-	Pattern  struct{ Regex, String *string }
-	Behavior string
-	Invert   bool
-}
-
-// parsePreTokenizer knows ByteLevel alone and a Sequence of Split and ByteLevel.
-func parsePreTokenizer(raw json.RawMessage) (splitter, error) {
-	kind, err := typeOf(raw)
-	if err != nil {
-		return splitter{}, fmt.Errorf("pre_tokenizer: %w", err)
-	}
-	switch kind {
-	case "ByteLevel":
-		return parseByteLevel("pre_tokenizer", raw)
-	case "Sequence":
-		return parseSequence(raw)
-	}
-	return splitter{}, fmt.Errorf("pre_tokenizer.type %q: %w, allowed ByteLevel, Sequence", kind, ErrUnsupported)
-}
-
-func parseByteLevel(key string, raw json.RawMessage) (splitter, error) {
-	var b byteLevelJSON
-	if err := strict(raw, &b); err != nil {
-		return splitter{}, fmt.Errorf("%s: %w", key, err)
-	}
-	if b.Type != "ByteLevel" {
-		return splitter{}, fmt.Errorf("%s.type %q: %w, allowed here: ByteLevel", key, b.Type, ErrUnsupported)
-	}
-	if b.AddPrefixSpace {
-		return splitter{}, fmt.Errorf("%s.add_prefix_space true: %w", key, ErrUnsupported)
-	}
-	if b.UseRegex == nil || *b.UseRegex {
-		return splitter{kind: splitGPT2}, nil
-	}
-	return splitter{}, nil
-}
-
-func parseSequence(raw json.RawMessage) (splitter, error) {
-	var s struct {
-		Type          string
-		Pretokenizers []json.RawMessage
-	}
-	if err := strict(raw, &s); err != nil {
-		return splitter{}, fmt.Errorf("pre_tokenizer: %w", err)
-	}
-	n := len(s.Pretokenizers)
-	if n != 1 && n != 2 {
-		return splitter{}, fmt.Errorf("pre_tokenizer.pretokenizers: %w: %d stages, allowed Split and ByteLevel", ErrUnsupported, n)
-	}
-	level, err := parseByteLevel(fmt.Sprintf("pre_tokenizer.pretokenizers[%d]", n-1), s.Pretokenizers[n-1])
-	if err != nil || n == 1 {
-		return level, err
-	}
-	split, err := parseSplit("pre_tokenizer.pretokenizers[0]", s.Pretokenizers[0])
-	if err == nil && level.kind != splitNone {
-		err = fmt.Errorf("pre_tokenizer.pretokenizers[1].use_regex true after a Split: %w", ErrUnsupported)
-	}
-	return split, err
-}
-
-func parseSplit(key string, raw json.RawMessage) (splitter, error) {
-	var s splitJSON
-	if err := strict(raw, &s); err != nil {
-		return splitter{}, fmt.Errorf("%s: %w", key, err)
-	}
-	if s.Type != "Split" {
-		return splitter{}, fmt.Errorf("%s.type %q: %w, allowed here: Split", key, s.Type, ErrUnsupported)
-	}
-	// The known patterns match everything: kept matches are the same as pieces
-	// on their own.
-	if s.Behavior != "Isolated" && (s.Behavior != "Removed" || !s.Invert) {
-		return splitter{}, fmt.Errorf("%s.behavior %q with invert %t: %w, allowed Isolated, or Removed with invert", key, s.Behavior, s.Invert, ErrUnsupported)
-	}
-	if s.Pattern.Regex == nil {
-		return splitter{}, fmt.Errorf("%s.pattern without Regex: %w", key, ErrUnsupported)
-	}
-	sp, ok := splitterFor(*s.Pattern.Regex)
-	if !ok {
-		return splitter{}, fmt.Errorf("%s.pattern.Regex %q: %w, allowed the patterns of GPT-2, cl100k and Qwen2", key, *s.Pattern.Regex, ErrUnsupported)
-	}
-	return sp, nil
-}
-
-// onlyByteLevel accepts the stages that change no ids and no bytes here.
-func onlyByteLevel(key string, raw json.RawMessage) error {
-	if isNull(raw) {
-		return nil
-	}
-	kind, err := typeOf(raw)
-	if err != nil {
-		return fmt.Errorf("%s: %w", key, err)
-	}
-	if kind != "ByteLevel" {
-		return fmt.Errorf("%s.type %q: %w, allowed null, ByteLevel", key, kind, ErrUnsupported)
-	}
-	return nil
-}
-
-func (m modelJSON) check() error {
-	switch {
-	case m.Type != "BPE" && m.Type != "":
-		return fmt.Errorf("model.type %q: %w, allowed BPE", m.Type, ErrUnsupported)
-	case m.Dropout != nil && *m.Dropout != 0:
-		return fmt.Errorf("model.dropout %g: %w, allowed null", *m.Dropout, ErrUnsupported)
-	case m.ContinuingSubwordPrefix != nil && *m.ContinuingSubwordPrefix != "":
-		return fmt.Errorf("model.continuing_subword_prefix %q: %w, allowed null", *m.ContinuingSubwordPrefix, ErrUnsupported)
-	case m.EndOfWordSuffix != nil && *m.EndOfWordSuffix != "":
-		return fmt.Errorf("model.end_of_word_suffix %q: %w, allowed null", *m.EndOfWordSuffix, ErrUnsupported)
-	case m.ByteFallback:
-		return fmt.Errorf("model.byte_fallback true: %w", ErrUnsupported)
-	case len(m.Vocab) == 0:
-		return errors.New("model.vocab is empty")
-	}
-	return nil
-}
-
-// build fills the tables from the vocabulary, the merges and the added tokens.
-func (t *tables) build(m modelJSON, added []addedJSON) error {
-	if err := m.check(); err != nil {
-		return err
-	}
-	if err := t.setSize(m, added); err != nil {
-		return err
-	}
-	texts, err := t.vocabulary(m, added)
-	if err != nil {
-		return err
-	}
-	t.pack(texts)
-	if err := t.setMerges(m); err != nil {
-		return err
-	}
-	if m.IgnoreMerges {
-		t.words = wordMap(m.Vocab)
-	}
-	return t.setAdded(added)
-}
-
-// maxGaps bounds the ids that a vocabulary may leave out, so that a file cannot
-// ask for more memory than its own size justifies.
-const maxGaps = 1 << 16
-
-func (t *tables) setSize(m modelJSON, added []addedJSON) error {
-	largest := uint32(0)
-	for _, id := range m.Vocab {
-		largest = max(largest, id)
-	}
-	for _, a := range added {
-		largest = max(largest, a.ID)
-	}
-	known := len(m.Vocab) + len(added)
-	if int64(largest) >= int64(known)+maxGaps {
-		return fmt.Errorf("id %d is too large for a vocabulary of %d tokens", largest, known)
-	}
-	t.size = int(largest) + 1
-	t.defined = make([]bool, t.size)
-	t.special = make([]bool, t.size)
-	return nil
-}
-
-// vocabulary returns each id's bytes. A token of the model is written in the
-// byte alphabet; one that is also an added token stands for its own text.
-func (t *tables) vocabulary(m modelJSON, added []addedJSON) ([]string, error) {
-	texts := make([]string, t.size)
-	isAdded := make(map[string]bool, len(added))
-	for _, a := range added {
-		isAdded[a.Content] = true
-	}
-	alphabet := byteAlphabet()
-	for token, id := range m.Vocab {
-		if t.defined[id] {
-			return nil, fmt.Errorf("model.vocab: %q and another token share id %d", token, id)
-		}
-		t.defined[id] = true
-		text, ok := fromAlphabet(&alphabet, token)
-		switch {
-		case isAdded[token]:
-			text = token
-		case !ok:
-			return nil, fmt.Errorf("model.vocab: %q (id %d) is not in the byte alphabet", token, id)
-		}
-		texts[id] = text
-	}
-	for b := range 256 {
-		id, ok := m.Vocab[string(byteRune(byte(b)))]
-		if !ok && neverInUTF8(byte(b)) {
-			t.lacks = true
-			t.byteID[b] = noByte
-			continue
-		}
-		if !ok {
-			return nil, fmt.Errorf("model.vocab: no token for byte 0x%02x (%q)", b, byteRune(byte(b)))
-		}
-		t.byteID[b] = id
-	}
-	return texts, t.addTexts(texts, m.Vocab, added)
-}
-
-func (t *tables) addTexts(texts []string, vocab map[string]uint32, added []addedJSON) error {
-	for i, a := range added {
-		id, inModel := vocab[a.Content]
-		switch {
-		case a.Content == "":
-			return fmt.Errorf("added_tokens[%d] (id %d): empty content", i, a.ID)
-		case inModel && id != a.ID:
-			return fmt.Errorf("added_tokens[%d]: %q has id %d, model.vocab says %d", i, a.Content, a.ID, id)
-		case !inModel && t.defined[a.ID]:
-			return fmt.Errorf("added_tokens[%d]: %q and another token share id %d", i, a.Content, a.ID)
-		}
-		t.defined[a.ID] = true
-		t.special[a.ID] = a.Special
-		texts[a.ID] = a.Content
-	}
-	return nil
-}
-
-func (t *tables) pack(texts []string) {
-	total := 0
-	for _, s := range texts {
-		total += len(s)
-	}
-	t.text = make([]byte, 0, total)
-	t.offset = make([]uint32, 1, len(texts)+1)
-	for _, s := range texts {
-		t.text = append(t.text, s...)
-		t.offset = append(t.offset, uint32(len(t.text)))
-	}
-}
-
-func (t *tables) setMerges(m modelJSON) error {
-	t.pairs = newPairTable(len(m.Merges))
-	for rank, pair := range m.Merges {
-		left, okL := m.Vocab[pair.left]
-		right, okR := m.Vocab[pair.right]
-		joined, okJ := m.Vocab[pair.left+pair.right]
-		if !okL || !okR || !okJ {
-			return fmt.Errorf("model.merges[%d]: %q and %q: a part or the joined token is not in model.vocab", rank, pair.left, pair.right)
-		}
-		if earlier, ok := t.pairs.insert(left, right, uint32(rank), joined); !ok {
-			return fmt.Errorf("model.merges[%d]: %q and %q are also merge %d", rank, pair.left, pair.right, earlier)
-		}
-	}
-	return nil
-}
-
-// wordMap is the vocabulary by bytes, which ignore_merges looks words up in.
-func wordMap(vocab map[string]uint32) map[string]uint32 {
-	alphabet := byteAlphabet()
-	words := make(map[string]uint32, len(vocab))
-	for token, id := range vocab {
-		if text, ok := fromAlphabet(&alphabet, token); ok {
-			words[text] = id
-		}
-	}
-	return words
-}
-
-// setAdded builds the matchers and finds EOS and padding by name.
-func (t *tables) setAdded(added []addedJSON) error {
-	var raw, normal []addedToken
-	ids := make(map[string]int, len(added))
-	for i, a := range added {
-		if a.SingleWord || a.LStrip || a.RStrip {
-			return fmt.Errorf("added_tokens[%d] (%q): single_word, lstrip, rstrip: %w, allowed false", i, a.Content, ErrUnsupported)
-		}
-		ids[a.Content] = int(a.ID)
-		token := addedToken{content: []byte(a.Content), id: a.ID}
-		if !a.Normalized {
-			raw = append(raw, token)
-			continue
-		}
-		if t.nfc {
-			token.content = norm.NFC.Bytes(token.content)
-		}
-		normal = append(normal, token)
-	}
-	slices.SortStableFunc(raw, func(a, b addedToken) int { return cmp.Compare(a.id, b.id) })
-	t.raw, t.normal = newMatcher(raw), newMatcher(normal)
-	t.eos = firstOf(ids, "<|endoftext|>", "</s>", "<|end_of_text|>", "<eos>", "<|eos|>")
-	t.pad = firstOf(ids, "<|pad|>", "<|padding|>", "<pad>", "[PAD]")
-	if t.size > math.MaxInt32 {
-		return errors.New("more than 2^31 ids")
-	}
-	return nil
-}
-
-func firstOf(ids map[string]int, names ...string) int {
-	for _, n := range names {
-		if id, ok := ids[n]; ok {
-			return id
-		}
-	}
-	return None
-}
-
-// neverInUTF8 names the 13 bytes that no valid text holds; vocabularies learned
-// from text may lack them.
-func neverInUTF8(b byte) bool { return b == 0xc0 || b == 0xc1 || b >= 0xf5 }
-
-// byteRune is GPT-2's printable stand-in for a byte: itself where Latin-1 shows
-// it, and 256, 257, … in order for the 68 others.
-func byteRune(b byte) rune {
-	switch {
-	case b <= ' ':
-		return 256 + rune(b)
-	case b >= 0x7f && b <= 0xa0:
-		return 256 + 33 + rune(b-0x7f)
-	case b == 0xad:
-		return 256 + 33 + 34
-	}
-	return rune(b)
-}
-
-// byteAlphabet inverts byteRune; −1 where a rune stands for no byte.
-func byteAlphabet() [324]int16 {
-	var a [324]int16
-	for i := range a {
-		a[i] = -1
-	}
-	for b := range 256 {
-		a[byteRune(byte(b))] = int16(b)
-	}
-	return a
-}
-
-func fromAlphabet(alphabet *[324]int16, token string) (string, bool) {
-	out := make([]byte, 0, len(token))
-	for _, r := range token {
-		if int(r) >= len(alphabet) || alphabet[r] < 0 {
-			return "", false
-		}
-		out = append(out, byte(alphabet[r]))
-	}
-	return string(out), true
 }

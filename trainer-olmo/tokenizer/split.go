@@ -21,10 +21,17 @@ const (
 // in the rarer ideographs, the unicode package is asked.
 const tableRunes = 0x20000
 
+// classTable holds the class of each rune below tableRunes: one load a rune,
+// where the unicode package would search ranges.
 type classTable [tableRunes]class
 
+// newClassTable fills the table from the unicode package; later lines win, so that
+// line ends are no ordinary spaces.
 func newClassTable() *classTable {
 	c := new(classTable)
+	for _, r := range since15 {
+		c.fill(&unicode.RangeTable{R32: []unicode.Range32{{Lo: r.lo, Hi: r.hi, Stride: 1}}}, r.k)
+	}
 	c.fill(unicode.L, letter)
 	c.fill(unicode.N, number)
 	c.fill(unicode.White_Space, space)
@@ -32,6 +39,7 @@ func newClassTable() *classTable {
 	return c
 }
 
+// fill gives all runes of a table a class.
 func (c *classTable) fill(t *unicode.RangeTable, k class) {
 	for _, r := range t.R16 {
 		for x := uint32(r.Lo); x <= uint32(r.Hi); x += uint32(r.Stride) {
@@ -45,6 +53,29 @@ func (c *classTable) fill(t *unicode.RangeTable, k class) {
 	}
 }
 
+// extensionI is CJK Unified Ideographs Extension I, new in Unicode 15.1.
+func extensionI(r rune) bool { return r >= 0x2ebf0 && r <= 0x2ee5d }
+
+// since15 lists the letters and numbers below tableRunes that Unicode 15.1 and
+// 16 added to the version 15 of package unicode up to Go 1.26: the reference
+// library's regular expressions know them, and ids must not depend on the
+// toolchain.
+var since15 = [...]struct {
+	lo, hi uint32
+	k      class
+}{
+	{0x1c89, 0x1c8a, letter}, {0xa7cb, 0xa7cd, letter}, {0xa7da, 0xa7dc, letter},
+	{0x105c0, 0x105f3, letter}, {0x10d40, 0x10d49, number}, {0x10d4a, 0x10d65, letter},
+	{0x10d6f, 0x10d85, letter}, {0x10ec2, 0x10ec4, letter}, {0x11380, 0x11389, letter},
+	{0x1138b, 0x1138b, letter}, {0x1138e, 0x1138e, letter}, {0x11390, 0x113b5, letter},
+	{0x113b7, 0x113b7, letter}, {0x113d1, 0x113d1, letter}, {0x113d3, 0x113d3, letter},
+	{0x116d0, 0x116e3, number}, {0x11bc0, 0x11be0, letter}, {0x11bf0, 0x11bf9, number},
+	{0x13460, 0x143fa, letter}, {0x16100, 0x1611d, letter}, {0x16130, 0x16139, number},
+	{0x16d40, 0x16d6c, letter}, {0x16d70, 0x16d79, number}, {0x18cff, 0x18cff, letter},
+	{0x1ccf0, 0x1ccf9, number}, {0x1e5d0, 0x1e5ed, letter}, {0x1e5f0, 0x1e5f0, letter},
+	{0x1e5f1, 0x1e5fa, number},
+}
+
 // at returns the class and the size of the rune at the start of a non-empty text.
 func (c *classTable) at(text []byte) (class, int) {
 	if b := text[0]; b < utf8.RuneSelf {
@@ -56,7 +87,7 @@ func (c *classTable) at(text []byte) (class, int) {
 		return other, 1
 	case r < tableRunes:
 		return c[r], n
-	case unicode.Is(unicode.L, r):
+	case unicode.Is(unicode.L, r), extensionI(r):
 		return letter, n
 	case unicode.Is(unicode.N, r):
 		return number, n
@@ -90,8 +121,10 @@ type splitter struct {
 	digits int // most numbers in one word, cl100k only
 }
 
+// splitKind is the family of a pattern.
 type splitKind uint8
 
+// The families that have scanners.
 const (
 	splitNone splitKind = iota // the text is one word
 	splitGPT2
@@ -106,6 +139,7 @@ const (
 	patternQwen2  = `(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+`
 )
 
+// splitterFor finds the scanner for a pattern as a file writes it.
 func splitterFor(pattern string) (splitter, bool) {
 	switch pattern {
 	case patternGPT2:
@@ -128,6 +162,13 @@ func (s splitter) next(c *classTable, text []byte) int {
 	}
 	return len(text)
 }
+
+// Note: scanners. A pattern is a list of alternatives, of which the first that
+// matches at a position wins, each as long as it can be. The scanners below try
+// them in that order, with two short cuts: the class of the first rune rules most
+// of them out, and after an optional space or symbol one look at the next rune
+// decides. The tests run the patterns themselves through package regexp, except
+// for the lookahead, and compare word by word.
 
 // nextGPT2 tries the alternatives of patternGPT2 in their order.
 func nextGPT2(c *classTable, text []byte) int {
@@ -159,6 +200,7 @@ func nextCL100K(c *classTable, text []byte, digits int) int {
 	case number:
 		return numbers(c, text, digits)
 	}
+	// [^\r\n\p{L}\p{N}]?\p{L}+ with its optional part present.
 	if k != newline && n < len(text) {
 		if next, size := c.at(text[n:]); next == letter {
 			return n + size + c.run(text[n+size:], letter)
@@ -166,7 +208,7 @@ func nextCL100K(c *classTable, text []byte, digits int) int {
 	}
 	start := 0
 	if text[0] == ' ' {
-		start = 1
+		start = 1 // given back when no symbol follows: then it is a run of spaces
 	}
 	if m := c.run(text[start:], other); m > 0 {
 		start += m
@@ -241,6 +283,7 @@ func contraction(text []byte, folded bool) int {
 	return 0
 }
 
+// lower folds ASCII capitals.
 func lower(b byte) byte {
 	if 'A' <= b && b <= 'Z' {
 		return b + 'a' - 'A'

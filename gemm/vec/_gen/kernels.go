@@ -120,17 +120,17 @@ func network() []*kernel {
 				b.st("dgate", b.mul(u, slope))
 				b.st("dup", b.mul(d, silu))
 			})},
-		{name: "rotate", doc: "sets (a, b) = (a*c - b*s, b*c + a*s).", slices: []string{"a", "b", "c", "s"}, writes: "a b", unroll: 1,
+		{name: "rotate", doc: "sets (da, db) = (a*c - b*s, b*c + a*s).", slices: []string{"da", "db", "a", "b", "c", "s"}, writes: "da db", unroll: 1,
 			body: mapping(func(b *body) {
 				x, y, c, s := b.ld("a"), b.ld("b"), b.ld("c"), b.ld("s")
-				b.st("a", b.sub(b.mul(x, c), b.mul(y, s)))
-				b.st("b", b.add(b.mul(y, c), b.mul(x, s)))
+				b.st("da", b.sub(b.mul(x, c), b.mul(y, s)))
+				b.st("db", b.add(b.mul(y, c), b.mul(x, s)))
 			})},
-		{name: "unrotate", doc: "sets (a, b) = (a*c + b*s, b*c - a*s).", slices: []string{"a", "b", "c", "s"}, writes: "a b", unroll: 1,
+		{name: "unrotate", doc: "sets (da, db) = (a*c + b*s, b*c - a*s).", slices: []string{"da", "db", "a", "b", "c", "s"}, writes: "da db", unroll: 1,
 			body: mapping(func(b *body) {
 				x, y, c, s := b.ld("a"), b.ld("b"), b.ld("c"), b.ld("s")
-				b.st("a", b.add(b.mul(x, c), b.mul(y, s)))
-				b.st("b", b.sub(b.mul(y, c), b.mul(x, s)))
+				b.st("da", b.add(b.mul(x, c), b.mul(y, s)))
+				b.st("db", b.sub(b.mul(y, c), b.mul(x, s)))
 			})},
 		{name: "softmaxGrad", doc: "sets dst = (p*alpha)*(dp-dot).", slices: []string{"dst", "p", "dp"}, writes: "dst", scalars: []string{"dot", "alpha"}, unroll: 4,
 			body: mapping(func(b *body) {

@@ -1,0 +1,57 @@
+// Package asteria is the second-order optimizer of a model: it cuts the matrix
+// parameters into blocks, runs package kron's mathematics on them with package
+// invroot's refreshes, gives everything else to AdamW, and accounts for it all.
+//
+// It knows parameters by name, shape and role only, so that any model can use
+// it: fill a slice of [param.Param], call [New], and after each backward pass
+// [Runtime.Step]:
+//
+//	rt, err := asteria.New(params, engine, asteria.Options{Method: kron.SOAP})
+//	…
+//	defer rt.Close()
+//	for step := int64(1); step <= steps; step++ {
+//		// gradients into params[i].Grad
+//		if err := rt.Step(step, schedule.LR(step)); err != nil {
+//			return err
+//		}
+//	}
+//
+// # Routing
+//
+// Parameters of role [param.Matrix] with two or three sides belong to the
+// method; embeddings, head, norms and vectors belong to AdamW, at
+// Options.AuxLR times the learning rate. Shampoo and KL cut sides above
+// Options.MaxPrecondDim into blocks of that length; SOAP gives such sides no
+// factor, as its reference does. With Options.OneSidedEmbeddings, embeddings and
+// head get a factor on their last side. More than three sides are merged from the
+// last one backwards. Parameters without a gradient are frozen.
+//
+// # Native mode
+//
+// This is the synchronous optimizer: a refresh that is due runs inside the step.
+// It is the baseline that every other schedule must reproduce at lag zero.
+// Refreshes of all blocks fall on the same step unless Options.Stagger spreads
+// them.
+//
+// # Determinism
+//
+// Blocks are independent, so each thread takes the next one from a queue and
+// computes it alone; a block too large for that is computed by all threads
+// together. Either way its arithmetic is fixed by its shape: results do not depend
+// on the number of threads, and [Runtime.Sections] holds all that a resumed run
+// needs to continue with the same bits.
+//
+// # Memory
+//
+// [PlanFor] lists every byte before anything is allocated; New refuses a plan
+// above Options.MemoryLimit with the arithmetic. A step allocates nothing once the
+// solvers have met their largest factors.
+//
+// # Failure
+//
+// A refresh that fails keeps the previous root or basis. [Runtime.Health] tells,
+// per block, its age, the solver's evidence and the failures so far; more than
+// Options.Kron.MaxFailures of them in a row make Step return an error that names
+// the block. Gradients must be finite: the trainer decides to skip a step before
+// it calls Step.
+package asteria

@@ -1,0 +1,225 @@
+package asteria
+
+import (
+	"fmt"
+	"sort"
+	"strings"
+	"unsafe"
+
+	"github.com/asteria-runtime/asteria/gemm"
+	"github.com/asteria-runtime/asteria/invroot"
+	"github.com/asteria-runtime/asteria/kron"
+)
+
+// The classes into which a plan sorts bytes.
+const (
+	ClassFactors = "factors" // statistics
+	ClassRoots   = "roots"   // inverse roots, bases, gains
+	ClassMoments = "moments" // first and second moments, grafting included
+	ClassCounter = "counters"
+	ClassScratch = "scratch" // working memory of the threads, shared by all blocks
+	ClassJobs    = "jobs"    // snapshots and results of refreshes in flight
+	ClassSolver  = "solver"  // working memory of the refreshes, within a few percent
+	ClassKernels = "kernels" // packing memory of the workers' engines, roughly
+)
+
+var classes = []string{ClassFactors, ClassRoots, ClassMoments, ClassCounter, ClassScratch, ClassJobs, ClassSolver, ClassKernels}
+
+// Line is the state of one parameter, or of all for a shared class.
+type Line struct {
+	Name   string // parameter, or "" for what is shared
+	Dims   []int
+	Method string           // name of the method that updates it
+	Blocks int              // blocks it is cut into
+	Bytes  map[string]int64 // per class
+}
+
+// Total returns the bytes of the line.
+func (l Line) Total() int64 {
+	n := int64(0)
+	for _, b := range l.Bytes {
+		n += b
+	}
+	return n
+}
+
+// Plan is what the optimizer will allocate, known before it does. All of it
+// lies in host memory; parameters and gradients belong to the model.
+type Plan struct {
+	Lines []Line // in the order of names, shared memory last
+}
+
+// Total returns the bytes of all lines.
+func (p Plan) Total() int64 {
+	n := int64(0)
+	for _, l := range p.Lines {
+		n += l.Total()
+	}
+	return n
+}
+
+// Class returns the bytes of one class over all lines.
+func (p Plan) Class(class string) int64 {
+	n := int64(0)
+	for _, l := range p.Lines {
+		n += l.Bytes[class]
+	}
+	return n
+}
+
+// Check refuses a plan above limit bytes and shows the arithmetic: the classes
+// and the largest parameters. A limit of 0 accepts everything.
+func (p Plan) Check(limit int64) error {
+	total := p.Total()
+	if limit == 0 || total <= limit {
+		return nil
+	}
+	var parts []string
+	for _, c := range classes {
+		if n := p.Class(c); n > 0 {
+			parts = append(parts, fmt.Sprintf("%s %d", c, n))
+		}
+	}
+	lines := append([]Line(nil), p.Lines...)
+	sort.SliceStable(lines, func(i, j int) bool { return lines[i].Total() > lines[j].Total() })
+	var top []string
+	for _, l := range lines[:min(3, len(lines))] {
+		top = append(top, fmt.Sprintf("%s %v %d", or(l.Name, "shared"), l.Dims, l.Total()))
+	}
+	return fmt.Errorf("asteria: the optimizer needs %d bytes (%s), the limit is %d, over by %d; largest: %s",
+		total, strings.Join(parts, " + "), limit, total-limit, strings.Join(top, ", "))
+}
+
+// PlanFor computes the plan for parameters of the given shapes with elements
+// of type T on an engine of so many threads. It allocates no state.
+func PlanFor[T gemm.Float](shapes []Shape, threads int, o Options) (Plan, error) {
+	if err := o.Validate(); err != nil {
+		return Plan{}, err
+	}
+	var live []Shape
+	for _, s := range shapes {
+		if size(s.Dims) > 0 {
+			live = append(live, s)
+		}
+	}
+	sites, rest, err := route[T](live, o)
+	if err != nil {
+		return Plan{}, err
+	}
+	lines := make(map[int]*Line, len(live))
+	for _, s := range sites {
+		l := lineOf(lines, live, s.index, o.Method.String())
+		l.Blocks++
+		addBlock(l, s.block)
+	}
+	elem := int64(unsafe.Sizeof(T(0)))
+	for _, i := range rest {
+		l := lineOf(lines, live, i, "adamw")
+		l.Bytes[ClassMoments] = o.aux(nil).Bytes(int64(size(live[i].Dims)), elem)
+	}
+	p := Plan{}
+	for _, l := range lines {
+		p.Lines = append(p.Lines, *l)
+	}
+	sort.Slice(p.Lines, func(i, j int) bool { return p.Lines[i].Name < p.Lines[j].Name })
+	if len(sites) > 0 {
+		p.Lines = append(p.Lines, sharedLine(sites, threads, o))
+	}
+	return p, nil
+}
+
+func lineOf(lines map[int]*Line, shapes []Shape, i int, method string) *Line {
+	if lines[i] == nil {
+		lines[i] = &Line{Name: shapes[i].Name, Dims: shapes[i].Dims, Method: method, Bytes: map[string]int64{}}
+	}
+	return lines[i]
+}
+
+// addBlock adds the sections of b to l.
+func addBlock[T gemm.Float](l *Line, b *kron.Block[T]) {
+	elem := int64(unsafe.Sizeof(T(0)))
+	for _, s := range b.Layout().Sections {
+		class := ClassMoments
+		switch s.Kind {
+		case kron.KindFactor:
+			class = ClassFactors
+		case kron.KindRoot, kron.KindBasis, kron.KindGain:
+			class = ClassRoots
+		}
+		l.Bytes[class] += elem * int64(s.Len)
+	}
+	l.Bytes[ClassCounter] += int64(unsafe.Sizeof(kron.Meta{}))
+}
+
+// sharedLine is the working memory of the workers that [New] makes: one over
+// all blocks that every thread joins in, and one per thread over the others.
+func sharedLine[T gemm.Float](sites []site[T], threads int, o Options) Line {
+	l := Line{Method: o.Method.String(), Bytes: map[string]int64{}}
+	alone, queue := divide(sites, threads)
+	addWorkers(&l, alone, min(1, len(alone)), o)
+	addWorkers(&l, queue, min(threads, threads*len(queue)), o)
+	return l
+}
+
+func addWorkers[T gemm.Float](l *Line, blocks []*kron.Block[T], workers int, o Options) {
+	if workers == 0 {
+		return
+	}
+	elem := int64(unsafe.Sizeof(T(0)))
+	scratch := int64(kron.ScratchLen(blocks...))
+	elements, indices := kron.WorkerLen(blocks...)
+	each := int64(workers)
+	l.Bytes[ClassScratch] += each * elem * scratch
+	l.Bytes[ClassJobs] += each * (elem*(int64(elements)-scratch) + int64(unsafe.Sizeof(int(0)))*int64(indices))
+	l.Bytes[ClassSolver] += each * solverBytes(int64(largestFactor(blocks)), elem, o)
+	l.Bytes[ClassKernels] += each * kernelBytes(elem, o)
+}
+
+// solverBytes is a solver's working memory for orders up to n: four matrices
+// and about 360 vectors (reflectors, the recursion of divide and conquer), 200
+// more for the panels of a QR, a fifth matrix for the QR algorithm; and all but
+// those panels once more in float64 where float32 may not suffice.
+func solverBytes(n, elem int64, o Options) int64 {
+	core := 4*n*n + 360*n
+	total := elem * core
+	if o.Method != kron.Shampoo {
+		total += elem * 200 * n
+	}
+	if onlyQR(o) {
+		total += elem * n * n
+	}
+	if usesDouble(elem, o) {
+		total += 8 * core
+	}
+	return total
+}
+
+// onlyQR reports whether refreshes run the QR algorithm and nothing else.
+func onlyQR(o Options) bool {
+	return o.Method == kron.EigenShampoo && o.Kron.Basis == kron.RefreshQR
+}
+
+// usesDouble reports whether a float32 solver will meet a matrix that it sends
+// to float64: the first factors are rank deficient, so that every method meets
+// one, except where only the QR algorithm runs.
+func usesDouble(elem int64, o Options) bool {
+	return elem == 4 && (o.Solver.Precision == invroot.Double || (o.Solver.Precision == invroot.Auto && !onlyQR(o)))
+}
+
+// kernelBytes is what an engine packs panels into, once its products are too
+// large for the caches; it hardly depends on the shapes.
+func kernelBytes(elem int64, o Options) int64 {
+	if usesDouble(elem, o) {
+		return 768 << 10
+	}
+	return 256 << 10
+}
+
+// size is the product of dims.
+func size(dims []int) int {
+	n := 1
+	for _, d := range dims {
+		n *= d
+	}
+	return n
+}

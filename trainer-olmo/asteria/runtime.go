@@ -1,0 +1,341 @@
+package asteria
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sort"
+
+	"github.com/asteria-runtime/asteria/gemm"
+	"github.com/asteria-runtime/asteria/invroot"
+	"github.com/asteria-runtime/asteria/kron"
+	"github.com/asteria-runtime/asteria/trainer-olmo/optim"
+	"github.com/asteria-runtime/asteria/trainer-olmo/param"
+)
+
+// The seams between the modules, checked at compile time.
+var (
+	_ kron.Refresher[float32] = (*invroot.Refresher[float32])(nil)
+	_ kron.Refresher[float64] = (*invroot.Refresher[float64])(nil)
+	_ param.Optimizer         = (*Runtime[float32])(nil)
+)
+
+// Runtime is the second-order optimizer of a model. It owns all state of the
+// optimizer, updates the parameters in place and implements [param.Optimizer].
+// One goroutine at a time; Close it when done.
+type Runtime[T gemm.Float] struct {
+	opts  Options
+	eng   *gemm.Engine
+	plan  Plan
+	units []*unit[T] // in the order of names
+	aux   *optim.AdamW[T]
+
+	workers []*worker[T] // one per thread of eng, each computing alone
+	wide    *worker[T]   // computes with all threads; nil when no block needs it
+	queue   []*unit[T]   // what workers take, in order of falling cost
+	alone   []*unit[T]   // what wide does before
+	lr      float64      // of the step that runs
+}
+
+// unit is one block with its state.
+type unit[T gemm.Float] struct {
+	block       *kron.Block[T]
+	state       *kron.State[T]
+	param, grad kron.View[T]
+	health      BlockHealth
+	err         error // of the last step
+}
+
+// worker steps blocks on one goroutine.
+type worker[T gemm.Float] struct {
+	kron   *kron.Worker[T]
+	solver *invroot.Solver[T]
+	record *recorder[T]
+	own    *gemm.Engine // nil when it computes on the runtime's
+}
+
+// New plans and allocates the optimizer for params. The engine's threads share
+// the work; results do not depend on how many there are. Parameters without a
+// gradient are frozen: they get no state and never change.
+func New[T gemm.Float](params []param.Param[T], eng *gemm.Engine, opts Options) (*Runtime[T], error) {
+	if eng == nil {
+		return nil, errors.New("asteria: engine is nil")
+	}
+	live := trainable(params)
+	plan, err := PlanFor[T](Shapes(live), eng.Threads(), opts)
+	if err != nil {
+		return nil, err
+	}
+	if err := plan.Check(opts.MemoryLimit); err != nil {
+		return nil, err
+	}
+	sites, rest, err := route[T](Shapes(live), opts)
+	if err != nil {
+		return nil, err
+	}
+	r := &Runtime[T]{opts: opts, eng: eng, plan: plan}
+	for _, s := range sites {
+		u, err := newUnit(s, live[s.index])
+		if err != nil {
+			return nil, err
+		}
+		r.units = append(r.units, u)
+	}
+	r.newAux(live, rest)
+	if err := r.newWorkers(sites); err != nil {
+		r.Close()
+		return nil, err
+	}
+	return r, nil
+}
+
+// trainable drops frozen and empty parameters.
+func trainable[T gemm.Float](params []param.Param[T]) []param.Param[T] {
+	var live []param.Param[T]
+	for _, p := range params {
+		if p.Grad != nil && len(p.Value) > 0 {
+			live = append(live, p)
+		}
+	}
+	return live
+}
+
+func newUnit[T gemm.Float](s site[T], p param.Param[T]) (*unit[T], error) {
+	layout := s.block.Layout()
+	st, err := s.block.Bind(kron.Cut(layout, make([]T, layout.Len())), new(kron.Meta))
+	if err != nil {
+		return nil, err
+	}
+	s.block.Reset(st)
+	u := &unit[T]{block: s.block, state: st, param: kron.TileView(p.Value, s.tile), grad: kron.TileView(p.Grad, s.tile)}
+	u.health.Block = s.block.Name()
+	return u, nil
+}
+
+func (r *Runtime[T]) newAux(live []param.Param[T], rest []int) {
+	var params []param.Param[T]
+	for _, i := range rest {
+		params = append(params, live[i])
+	}
+	o := r.opts.aux(nil)
+	o.Engine = r.eng
+	r.aux = optim.NewAdamW(params, o)
+}
+
+// newWorkers makes the workers and divides the blocks among them.
+func (r *Runtime[T]) newWorkers(sites []site[T]) error {
+	alone, queue := divide(sites, r.eng.Threads())
+	byBlock := make(map[*kron.Block[T]]*unit[T], len(r.units))
+	for _, u := range r.units {
+		byBlock[u.block] = u
+	}
+	for _, b := range alone {
+		r.alone = append(r.alone, byBlock[b])
+	}
+	for _, b := range queue {
+		r.queue = append(r.queue, byBlock[b])
+	}
+	if len(alone) > 0 {
+		w, err := newWorker(r.eng, r.opts, alone)
+		if err != nil {
+			return err
+		}
+		r.wide = w
+	}
+	for range min(r.eng.Threads(), r.eng.Threads()*len(queue)) {
+		own := gemm.New(1)
+		w, err := newWorker(own, r.opts, queue)
+		if err != nil {
+			own.Close()
+			return err
+		}
+		w.own = own
+		r.workers = append(r.workers, w)
+	}
+	return nil
+}
+
+// togetherLoss is how much longer a block takes on all threads together than its
+// share of them would say: its element-wise work and parts of its refresh do not
+// divide.
+const togetherLoss = 1.25
+
+// divide splits the blocks, in order of falling cost, into those that all
+// threads work on together and those that each go to one thread. Alone on one
+// thread a large block would leave the others idle at the end of the step; so
+// the largest ones are done together, as many as make the step shortest.
+func divide[T gemm.Float](sites []site[T], threads int) (alone, queue []*kron.Block[T]) {
+	costs := make([]float64, len(sites))
+	for i, s := range sites {
+		costs[i] = s.block.StepCost()
+	}
+	order := byFallingCost(costs)
+	sorted := make([]float64, len(order))
+	for i, at := range order {
+		sorted[i] = costs[at]
+	}
+	together := countTogether(sorted, threads)
+	for i, at := range order {
+		if i < together {
+			alone = append(alone, sites[at].block)
+		} else {
+			queue = append(queue, sites[at].block)
+		}
+	}
+	return alone, queue
+}
+
+// countTogether returns how many of the falling costs to do together, at most as
+// many as there are threads, beyond which the rest divides evenly anyway.
+func countTogether(costs []float64, threads int) int {
+	best, shortest := 0, makespan(costs, threads)
+	prefix := 0.0
+	for i := range min(len(costs), threads) {
+		prefix += costs[i]
+		if t := prefix/float64(threads)*togetherLoss + makespan(costs[i+1:], threads); threads > 1 && t < shortest {
+			best, shortest = i+1, t
+		}
+	}
+	return best
+}
+
+// makespan is how long threads take for the falling costs when each takes the
+// next one as soon as it is free.
+func makespan(costs []float64, threads int) float64 {
+	busy := make([]float64, threads)
+	longest := 0.0
+	for _, c := range costs {
+		first := 0
+		for i, t := range busy {
+			if t < busy[first] {
+				first = i
+			}
+		}
+		busy[first] += c
+		longest = max(longest, busy[first])
+	}
+	return longest
+}
+
+func newWorker[T gemm.Float](eng *gemm.Engine, o Options, blocks []*kron.Block[T]) (*worker[T], error) {
+	solver, err := invroot.NewSolver[T](eng, largestFactor(blocks), o.Solver)
+	if err != nil {
+		return nil, err
+	}
+	w := &worker[T]{solver: solver, record: &recorder[T]{solver: invroot.NewRefresher(solver)}}
+	w.kron = kron.NewWorker[T](kron.NewCPU[T](eng), w.record, blocks...)
+	return w, nil
+}
+
+// largestFactor is the largest order that a refresh of the blocks meets.
+func largestFactor[T gemm.Float](blocks []*kron.Block[T]) int {
+	n := 0
+	for _, b := range blocks {
+		for k := range b.Modes() {
+			n = max(n, b.FactorOrder(k))
+		}
+	}
+	return n
+}
+
+// Close stops what the runtime started; the engine given to New stays open.
+func (r *Runtime[T]) Close() {
+	for _, w := range append(r.workers, r.wide) {
+		if w == nil {
+			continue
+		}
+		w.solver.Close()
+		if w.own != nil {
+			w.own.Close()
+		}
+	}
+	r.workers, r.wide = nil, nil
+}
+
+// Step applies one update at learning rate lr from the gradients as they are;
+// clipping and the decision to skip a step come before. Blocks count their own
+// steps, so step only names the update in an error. After an error the
+// parameters have taken the step, with the roots or bases that were in use.
+func (r *Runtime[T]) Step(step int64, lr float64) error {
+	r.lr = lr
+	for _, u := range r.alone {
+		r.wide.step(u, lr)
+	}
+	r.eng.Run(len(r.queue), (*queued[T])(r))
+	if err := r.aux.Step(step, lr*or(r.opts.AuxLR, 1)); err != nil {
+		return err
+	}
+	for _, u := range r.units {
+		if u.err != nil {
+			return fmt.Errorf("asteria: step %d: %w", step, u.err)
+		}
+	}
+	return nil
+}
+
+// queued is the runtime as the engine's task: one chunk is one block of the
+// queue. A block's arithmetic is the same on every worker, so the bits do not
+// depend on which one takes it.
+type queued[T gemm.Float] Runtime[T]
+
+// Do implements [gemm.Task].
+func (q *queued[T]) Do(chunk, worker int) { q.workers[worker].step(q.queue[chunk], q.lr) }
+
+// step runs one block's step with the refresh inside it.
+func (w *worker[T]) step(u *unit[T], lr float64) {
+	w.record.begin()
+	refreshed, err := w.kron.Step(context.Background(), u.block, u.state, u.param, u.grad, lr)
+	u.err = err
+	if refreshed {
+		w.record.end(&u.health)
+	}
+}
+
+// Plan returns what the runtime allocated, as planned.
+func (r *Runtime[T]) Plan() Plan { return r.plan }
+
+// Check reports counters that no run can have produced, as after restoring a
+// damaged or foreign checkpoint through [Runtime.Sections].
+func (r *Runtime[T]) Check() error {
+	for _, u := range r.units {
+		if err := u.state.Meta.Check(); err != nil {
+			return fmt.Errorf("asteria: block %s: %w", u.block.Name(), err)
+		}
+	}
+	return nil
+}
+
+// Sections lists all state in place: block by block in the order of names, then
+// the AdamW part.
+func (r *Runtime[T]) Sections() []param.Section {
+	var out []param.Section
+	for _, u := range r.units {
+		for _, s := range u.block.Layout().Sections {
+			out = append(out, section("kron/"+u.block.Name()+"/"+s.Name(), u.state.Section(s)))
+		}
+		out = append(out, param.Section{Name: "kron/" + u.block.Name() + "/meta", I64: u.state.Meta[:]})
+	}
+	return append(out, r.aux.Sections()...)
+}
+
+func section[T gemm.Float](name string, x []T) param.Section {
+	s := param.Section{Name: name}
+	switch x := any(x).(type) {
+	case []float32:
+		s.F32 = x
+	case []float64:
+		s.F64 = x
+	}
+	return s
+}
+
+// byFallingCost returns the indices of costs from the largest to the smallest,
+// equal ones in their order.
+func byFallingCost(costs []float64) []int {
+	order := make([]int, len(costs))
+	for i := range order {
+		order[i] = i
+	}
+	sort.SliceStable(order, func(x, y int) bool { return costs[order[x]] > costs[order[y]] })
+	return order
+}

@@ -1,0 +1,90 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+
+	"github.com/asteria-runtime/asteria/trainer-olmo/report"
+	"github.com/asteria-runtime/asteria/trainer-olmo/train"
+)
+
+func trainCommand() command {
+	return command{
+		name: "train", usage: "CONFIG", min: 1, max: 1, config: true, run: runTrain,
+		summary: "train a model as a configuration says",
+		help: `CONFIG is a YAML file of this project or one of OLMo's train.py. Any key can be
+replaced after it. The run folder (save_folder) then holds config.yaml,
+metrics.jsonl, health.json, checkpoints and report.html. The same command
+continues an interrupted run from its newest checkpoint. SIGTERM and Ctrl-C end
+a run after the current step, with a checkpoint.`,
+		examples: []string{
+			"train configs/demo.yaml",
+			"train configs/demo.yaml optimizer.name=soap optimizer.lr=3e-3 train.steps=500",
+			"train OLMo-1B.yaml --save_folder=runs/1B data.paths=[part-000.npy]",
+		},
+	}
+}
+
+func runTrain(ctx context.Context, e *env) error {
+	c, err := load(e.args[0], e.set)
+	if err != nil {
+		return err
+	}
+	tellNotices(e.err, c)
+	setProcs(threads(c), c.Runtime.Workers)
+	res, err := train.Run(ctx, c, trainOptions(e.err))
+	if err != nil {
+		return err
+	}
+	if res.Interrupted {
+		fmt.Fprintf(e.err, "interrupted after step %d of %d; a checkpoint is saved and the same command continues\n", res.Steps, res.TotalSteps)
+		return nil
+	}
+	return writeReport(e.out, c.SaveFolder, []string{c.SaveFolder}, nil, report.Page{Title: c.RunName})
+}
+
+// trainOptions are those of a run under this command.
+func trainOptions(w io.Writer) train.Options {
+	return train.Options{
+		Out: w, Live: isTerminal(w), Build: buildName(),
+		Logger: slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: slog.LevelWarn, ReplaceAttr: dropTime})),
+	}
+}
+
+// dropTime keeps log lines short; the metrics have the times.
+func dropTime(_ []string, a slog.Attr) slog.Attr {
+	if a.Key == slog.TimeKey {
+		return slog.Attr{}
+	}
+	return a
+}
+
+// writeReport reads run folders, writes a report of them below folder and prints
+// the table. groups gives each run's group, nil = its name.
+func writeReport(out io.Writer, folder string, folders, groups []string, page report.Page) error {
+	var runs []*report.Run
+	for i, f := range folders {
+		r, err := report.Read(f)
+		if err != nil {
+			return err
+		}
+		if groups != nil {
+			r.Group = groups[i]
+		}
+		runs = append(runs, r)
+	}
+	file, err := report.Write(folder, runs, page)
+	if err != nil {
+		return err
+	}
+	if err := report.Table(out, runs, page.Baseline); err != nil {
+		return err
+	}
+	if err := report.Groups(out, runs); err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(out, "report: %s\n", file)
+	return err
+}

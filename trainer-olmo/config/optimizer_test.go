@@ -1,0 +1,46 @@
+package config
+
+import (
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/asteria-runtime/asteria/invroot"
+	"github.com/asteria-runtime/asteria/kron"
+	"github.com/asteria-runtime/asteria/trainer-olmo/param"
+)
+
+func TestEverySecondOrderNameIsAMethod(t *testing.T) {
+	f, _ := reflect.TypeFor[Optimizer]().FieldByName("Name")
+	for _, name := range strings.Fields(f.Tag.Get("oneof")) {
+		c := mustParse(t, base, "optimizer.name="+name)
+		o, err := c.AsteriaOptions()
+		if c.Optimizer.SecondOrder() != (err == nil) {
+			t.Errorf("%s: second order %v, options %v", name, c.Optimizer.SecondOrder(), err)
+		}
+		if err == nil && o.Method.String() != name {
+			t.Errorf("%s became %v", name, o.Method)
+		}
+	}
+}
+
+func TestTheRuntimesOptionsCarryTheKeys(t *testing.T) {
+	c := mustParse(t, base, "optimizer={name: shampoo, lr: 2e-3, aux_lr: 1e-3, betas: [0.8, 0.9], eps: 1e-9, weight_decay: 0.2}",
+		"optimizer={precondition_frequency: 7, max_precond_dim: 64, stagger: true, factor_beta: 0, start_step: 3, grafting: sgd}",
+		"optimizer={before_first: identity, ridge: 1e-5, init_factor: 0.3, basis_refresh: eigh, root_method: higher-order}",
+		"optimizer={refresh_precision: double, max_failures: 0, decay_norms: false}")
+	o, err := c.AsteriaOptions()
+	if err != nil {
+		t.Fatal(err)
+	}
+	k, s := o.Kron, o.Solver
+	if o.Method != kron.Shampoo || o.AuxLR != 0.5 || o.Betas != [2]float64{0.8, 0.9} || o.Eps != 1e-9 || o.WeightDecay != 0.2 ||
+		o.Frequency != 7 || o.MaxPrecondDim != 64 || !o.Stagger || k.FactorBeta != -1 || k.Start != 3 || k.Graft.Type != kron.GraftSGD ||
+		k.BeforeFirst != kron.FirstIdentity || k.InitFactor != 0.3 || k.Basis != kron.RefreshEigh || k.MaxFailures != -1 ||
+		s.Method != invroot.HigherOrder || s.Precision != invroot.Double || s.Ridge != (invroot.Ridge{Kind: invroot.Relative, Value: 1e-5}) {
+		t.Errorf("got %+v", o)
+	}
+	if o.NoDecay.Decays("x", param.Norm) || o.NoDecay.Decays("x", param.Embedding) || !o.NoDecay.Decays("x", param.Head) {
+		t.Errorf("weight decay of the roles: %+v", o.NoDecay)
+	}
+}

@@ -1,0 +1,116 @@
+package train
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"testing"
+	"time"
+
+	"github.com/asteria-runtime/asteria/trainer-olmo/checkpoint"
+)
+
+const (
+	killFolder    = "ASTERIA_TEST_TRAIN_FOLDER"
+	killOptimizer = "ASTERIA_TEST_TRAIN_OPTIMIZER"
+)
+
+// killOverrides make a run that saves often and lasts long enough to be killed.
+func killOverrides(optimizer string) []string {
+	return []string{"optimizer.name=" + optimizer, "train.steps=90", "checkpoint.interval=2", "train.micro_batch_size=64", "train.threads=2"}
+}
+
+// TestHelperTrain is no test: it is the child that the next one kills.
+func TestHelperTrain(t *testing.T) {
+	folder := os.Getenv(killFolder)
+	if folder == "" {
+		t.Skip("runs only as the child of TestKilledRunsContinue")
+	}
+	fmt.Println("ready")
+	mustRun(t, testConfig(t, folder, killOverrides(os.Getenv(killOptimizer))...), Options{})
+}
+
+// TestKilledRunsContinue kills a process that trains and saves at random times.
+// Every next process starts or resumes, and the last one ends with the digest of
+// a run that was left alone. ASTERIA_LONG=1 makes it 50 kills a method.
+func TestKilledRunsContinue(t *testing.T) {
+	kills := 4
+	if os.Getenv("ASTERIA_LONG") == "1" {
+		kills = 50
+	}
+	for _, optimizer := range []string{"adamw", "soap"} {
+		t.Run(optimizer, func(t *testing.T) {
+			const seed = 7
+			r := rand.New(rand.NewPCG(seed, 0))
+			folder, whole := t.TempDir(), t.TempDir()
+			mustRun(t, testConfig(t, whole, killOverrides(optimizer)...), Options{})
+			done := 0
+			for kill := range kills {
+				ended := killOnce(t, folder, optimizer, time.Duration(10+r.IntN(250))*time.Millisecond)
+				if ended {
+					done++
+					if err := os.RemoveAll(folder); err != nil { // it got to the end: begin again
+						t.Fatal(err)
+					}
+				}
+				if c, err := checkpoint.Load(folder); err == nil {
+					if _, err := c.Digest(); err != nil || len(c.PassedOver) > 0 {
+						t.Fatalf("kill %d (seed %d): %v, passed over %v", kill, seed, err, c.PassedOver)
+					}
+				}
+			}
+			res, err := runOn[float32](context.Background(), testConfig(t, folder, killOverrides(optimizer)...), Options{}, openText)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if a, b := digestOf(t, folder), digestOf(t, whole); a != b {
+				t.Errorf("after %d kills\n%v\nwithout\n%v", kills, a, b)
+			}
+			if got := losses(t, folder); len(got) != 90 {
+				t.Errorf("%d lines of metrics, want 90", len(got))
+			}
+			t.Logf("%d kills, %d of them after the end; the last process took over at step %d", kills, done, res.Resumed)
+		})
+	}
+}
+
+// killOnce starts a child and kills it; it reports whether the child had ended by
+// itself, which it may only with success.
+func killOnce(t *testing.T, folder, optimizer string, after time.Duration) bool {
+	t.Helper()
+	cmd := exec.Command(os.Args[0], "-test.run=^TestHelperTrain$")
+	cmd.Env = append(os.Environ(), killFolder+"="+folder, killOptimizer+"="+optimizer)
+	var rest bytes.Buffer
+	out, err := cmd.StdoutPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	in := bufio.NewReader(out)
+	if line, err := in.ReadString('\n'); line != "ready\n" {
+		t.Fatalf("the child says %q, %v", line, err)
+	}
+	time.Sleep(after)
+	killErr := cmd.Process.Kill()
+	if _, err := rest.ReadFrom(in); err != nil {
+		t.Fatal(err)
+	}
+	err = cmd.Wait()
+	if cmd.ProcessState.Exited() {
+		if err != nil {
+			t.Fatalf("the child failed: %v\n%s", err, &rest)
+		}
+		return true
+	}
+	if killErr != nil && !errors.Is(killErr, os.ErrProcessDone) {
+		t.Fatal(killErr)
+	}
+	return false
+}

@@ -1,0 +1,251 @@
+package train
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"runtime"
+	"time"
+
+	"github.com/asteria-runtime/asteria/gemm"
+	"github.com/asteria-runtime/asteria/trainer-olmo/checkpoint"
+	"github.com/asteria-runtime/asteria/trainer-olmo/checkpoint/safetensors"
+	"github.com/asteria-runtime/asteria/trainer-olmo/config"
+	"github.com/asteria-runtime/asteria/trainer-olmo/data"
+	"github.com/asteria-runtime/asteria/trainer-olmo/model"
+	"github.com/asteria-runtime/asteria/trainer-olmo/optim"
+	"github.com/asteria-runtime/asteria/trainer-olmo/param"
+)
+
+// Run trains as the configuration says, from the start or from the newest
+// checkpoint of its folder. When the context ends, the step that runs is
+// finished, a checkpoint is saved, and the result says that the run was
+// interrupted; that is no error.
+func Run(ctx context.Context, c *config.Config, o Options) (Result, error) {
+	return runOn[float32](ctx, c, o, openSources)
+}
+
+func runOn[T gemm.Float](ctx context.Context, c *config.Config, o Options, open sources) (res Result, err error) {
+	r := &run[T]{cfg: c, opts: o.withDefaults()}
+	defer func() { err = errors.Join(err, r.close()) }()
+	if err := r.open(open); err != nil {
+		return Result{}, err
+	}
+	err = r.loop(ctx)
+	res, serr := r.result()
+	return res, errors.Join(err, serr)
+}
+
+// run is one process's work on a run.
+type run[T gemm.Float] struct {
+	cfg     *config.Config
+	opts    Options
+	log     *slog.Logger
+	lock    *os.File
+	eng     *gemm.Engine
+	data    source
+	heldOut source // nil: no evaluation
+	model   *model.Model[T]
+	stepper *stepper[T]
+	store   *checkpoint.Store
+	metrics *metricsFile
+	meter   *meter
+	total   int64 // steps of the run
+	stop    int64 // step at which this process ends
+	started int64 // step at which it took over
+	origin  checkpoint.Origin
+	yaml    []byte // config.yaml
+	hf      []byte // config.json of the model, nil where Hugging Face has no such class
+	flops   float64
+	nonEmb  float64 // parameters outside of the embeddings
+
+	batch, evalBatch data.Batch
+	clock            clock
+	saved            int64 // step of the last checkpoint, -1 for none
+	temporary        bool  // that one is ephemeral
+	saveStart        time.Time
+	saveSeconds      float64 // of a save that ended since the last record, 0 for none
+	snapSeconds      float64
+	failedSaves      []int64 // [0] is the number of saves that failed
+	interrupted      bool
+}
+
+// clock measures speed; the first step of a process does not count.
+type clock struct {
+	steps         int64
+	seconds       float64
+	tokens        int64
+	load, compute float64 // of the last step
+}
+
+// open builds everything, in the order in which faults are cheapest to find.
+func (r *run[T]) open(open sources) (err error) {
+	c := r.cfg
+	r.log, r.saved, r.failedSaves = r.opts.Logger, -1, make([]int64, 1)
+	if r.lock, err = lockFolder(c.SaveFolder); err != nil {
+		return err
+	}
+	if r.data, r.heldOut, err = open(c); err != nil {
+		return err
+	}
+	if w, ok := r.data.(warner); ok {
+		for _, text := range w.Warnings() {
+			r.log.Warn("train: " + text)
+		}
+	}
+	if err := r.length(); err != nil {
+		return err
+	}
+	r.eng = gemm.New(threads(c))
+	if err := r.build(); err != nil {
+		return err
+	}
+	if r.store, err = checkpoint.Open(filepath.Join(c.SaveFolder, storeName), checkpoint.Options{Keep: c.Checkpoint.Keep, FS: r.opts.FS, Logger: r.log}); err != nil {
+		return err
+	}
+	if err := r.resume(); err != nil {
+		return err
+	}
+	return r.openFolder()
+}
+
+// threads is the number of computing threads, one for each processor by default.
+func threads(c *config.Config) int {
+	if n := c.Train.Threads; n > 0 {
+		return n
+	}
+	return runtime.NumCPU()
+}
+
+// length finds the number of steps.
+func (r *run[T]) length() error {
+	r.total = r.cfg.TotalSteps(r.data.Batches())
+	if r.total < 1 {
+		return fmt.Errorf("train: a run of %d steps: set train.steps, train.tokens or train.epochs", r.total)
+	}
+	r.stop = r.total
+	if at := int64(r.cfg.Train.StopAt); at > 0 {
+		r.stop = min(r.stop, at)
+	}
+	return nil
+}
+
+// build makes the model and everything that updates it.
+func (r *run[T]) build() error {
+	c := r.cfg
+	mc := c.ModelConfig()
+	m, err := model.New[T](mc, r.eng)
+	if err != nil {
+		return err
+	}
+	r.model = m
+	m.Init(uint64(c.Seed))
+	seq := c.Data.SequenceLength
+	_, nonEmb := mc.ParamCount()
+	r.flops, r.nonEmb = flopsPerToken(mc, seq), float64(nonEmb)
+	if r.hf, err = safetensors.FormatConfig(mc, safetensors.Transformers4, safetensors.Tokens{}, safetensors.F32); err != nil {
+		r.log.Info("train: checkpoints have no config.json for Hugging Face", "err", err)
+	}
+	s := &stepper[T]{model: m, params: m.Params()}
+	s.opts = stepOptions{
+		legacy: c.Loss.Divisor == "tokens", zLoss: c.Loss.ZLoss,
+		microRows: max(1, int(c.Train.MicroBatchSize)/seq), maxNonFinite: int64(c.Train.MaxNonFinite),
+	}
+	r.stepper = s
+	if s.opt, err = newOptimizer(c, s.params, r.eng); err != nil {
+		return err
+	}
+	if s.skip, err = newSkipRule(c); err != nil {
+		return err
+	}
+	clip := clipOptions(c, r.eng)
+	if err := clip.Validate(); err != nil {
+		return err
+	}
+	s.clip = optim.NewClipper(s.params, clip)
+	if s.sched, err = c.Schedule(r.total); err != nil {
+		return err
+	}
+	s.pos.Seed, s.pos.DataSeed = c.Seed, c.Data.Seed
+	r.origin = checkpoint.Origin{
+		Kernel: r.eng.Kernels(), Build: r.opts.Build, Precision: precision[T](), Optimizer: c.Optimizer.Name,
+		Fingerprint: r.data.Fingerprint(), BatchTokens: int64(c.Train.GlobalBatchSize), MicroTokens: int64(c.Train.MicroBatchSize),
+	}
+	return nil
+}
+
+// precision names the type of the weights.
+func precision[T gemm.Float]() string {
+	if _, double := any(T(0)).(float64); double {
+		return "float64"
+	}
+	return "float32"
+}
+
+// openFolder writes what a reader of the folder needs and prepares the outputs.
+func (r *run[T]) openFolder() (err error) {
+	folder := r.cfg.SaveFolder
+	r.yaml = r.cfg.YAML()
+	if err := replaceFile(filepath.Join(folder, configName), r.yaml); err != nil {
+		return err
+	}
+	if r.metrics, err = openMetrics(folder, r.stepper.pos.Step); err != nil {
+		return err
+	}
+	r.meter = newMeter(r.opts.Out, r.opts.Live, r.stop)
+	r.started = r.stepper.pos.Step
+	if r.started < r.stop {
+		r.store.Reserve(r.state())
+	}
+	return nil
+}
+
+// state is what a checkpoint holds, in place.
+func (r *run[T]) state() checkpoint.State {
+	st := r.stepper.state()
+	st.Origin, st.Config, st.ModelConfig = r.origin, r.yaml, r.hf
+	st.Runtime = []param.Section{{Name: "saves_failed", I64: r.failedSaves}}
+	return st
+}
+
+// close ends everything that was begun, also after a failure halfway.
+func (r *run[T]) close() error {
+	var errs []error
+	if r.store != nil {
+		errs = append(errs, r.store.Close())
+	}
+	if r.stepper != nil {
+		if o, ok := r.stepper.opt.(interface{ Close() }); ok {
+			o.Close()
+		}
+	}
+	if r.model != nil {
+		r.model.Close()
+	}
+	if r.eng != nil {
+		r.eng.Close()
+	}
+	if r.metrics != nil {
+		errs = append(errs, r.metrics.close())
+	}
+	for _, s := range []source{r.heldOut, r.data} {
+		if s != nil {
+			errs = append(errs, s.Close())
+		}
+	}
+	if r.lock != nil {
+		errs = append(errs, r.lock.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// result is read back from the folder, so that it covers all processes.
+func (r *run[T]) result() (Result, error) {
+	res, err := Summarize(r.cfg.SaveFolder)
+	res.Optimizer, res.TotalSteps = r.cfg.Optimizer.Name, r.total
+	res.Interrupted, res.Resumed = r.interrupted, r.started
+	return res, err
+}
