@@ -1,6 +1,6 @@
 // Package hooks says when work runs: named points around forward, backward and
-// update of a training step, functions registered at them, and schedules that
-// choose the steps.
+// update of a training step, functions registered at them, schedules that choose
+// the steps, and a bounded pool for what runs beside them.
 //
 // A trainer fires the points; everything that must happen beside the model
 // (prefetching state, refreshing roots, starting a sync, saving) registers at
@@ -19,8 +19,8 @@
 // # Order
 //
 // Hooks at a point run one after another on the goroutine that fires, in the
-// order of registration. The first error ends the firing. Steps are logical time:
-// nothing here reads a clock.
+// order of registration. The first error ends the firing. Steps are logical time: no clock is
+// read.
 //
 // # Concurrency
 //
