@@ -16,12 +16,22 @@ type adoptionKey struct {
 	step  int64
 }
 
-// Log returns a copy of the adoptions so far. Adoptions of one block are in the
+// Log returns a copy of the adoptions so far, since the last [Registry.TakeLog]. Adoptions of one block are in the
 // order of their steps; blocks adopted by different goroutines interleave.
 func (r *Registry[K, V]) Log() []Adoption {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return append([]Adoption(nil), r.log...)
+}
+
+// TakeLog appends the adoptions since the last TakeLog to dst and forgets them,
+// so that the log of a long run need not stay in memory.
+func (r *Registry[K, V]) TakeLog(dst []Adoption) []Adoption {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	dst = append(dst, r.log...)
+	r.log = r.log[:0]
+	return dst
 }
 
 // loadReplay indexes a log and refuses one that no run can have written.

@@ -263,3 +263,27 @@ func TestLoadAllocatesNothing(t *testing.T) {
 		t.Fatalf("%v allocations", n)
 	}
 }
+
+func TestTakeLogForgetsWhatItGave(t *testing.T) {
+	r, err := New[string, int]([]string{"a"}, Options{Budget: Budget{Hard: 1}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	adopt := func(step int64) {
+		if err := r.Due("a", step, step); err != nil {
+			t.Fatal(err)
+		}
+		r.Publish("a", step, 1)
+		if _, changed, err := r.Adopt(context.Background(), "a", step); err != nil || !changed {
+			t.Fatal(changed, err)
+		}
+	}
+	adopt(1)
+	adopt(2)
+	got := r.TakeLog(nil)
+	adopt(3)
+	got = r.TakeLog(got)
+	if len(got) != 3 || got[0].Step != 1 || got[2].Step != 3 || len(r.Log()) != 0 {
+		t.Fatalf("took %v, left %v", got, r.Log())
+	}
+}
