@@ -27,7 +27,7 @@ var allowed = map[string][]string{
 	"optim":                  {prefix + "gemm", prefix + "gemm/vec", own + "param"},
 	"checkpoint":             {prefix + "gemm", own + "checkpoint/safetensors", own + "param", "golang.org/x/sys/"},
 	"checkpoint/safetensors": {prefix + "gemm", own + "param", own + "model"},
-	"asteria":                {prefix + "gemm", prefix + "gemm/vec", prefix + "hooks", prefix + "invroot", prefix + "kron", own + "param", own + "optim"},
+	"asteria":                {prefix + "coherreg", prefix + "gemm", prefix + "gemm/vec", prefix + "hooks", prefix + "invroot", prefix + "kron", own + "param", own + "optim"},
 	"config":                 {prefix + "invroot", prefix + "kron", own + "asteria", own + "data", own + "model", own + "optim", own + "param", own + "tokenizer", "github.com/goccy/go-yaml", "github.com/goccy/go-yaml/"},
 	"plan":                   {own + "asteria", own + "config", own + "data", own + "model", own + "optim"},
 	"train":                  {prefix + "gemm", prefix + "gemm/vec", prefix + "hooks", own + "asteria", own + "checkpoint", own + "checkpoint/safetensors", own + "config", own + "data", own + "model", own + "optim", own + "param", own + "tokenizer", "golang.org/x/sys/"},

@@ -111,6 +111,9 @@ func PlanFor[T gemm.Float](shapes []Shape, threads int, o Options) (Plan, error)
 		l := lineOf(lines, live, s.index, o.Method.String())
 		l.Blocks++
 		addBlock(l, s.block)
+		if o.Mode == Asteria {
+			addTask(l, s.block)
+		}
 	}
 	elem := int64(unsafe.Sizeof(T(0)))
 	for _, i := range rest {
@@ -151,6 +154,14 @@ func addBlock[T gemm.Float](l *Line, b *kron.Block[T]) {
 	l.Bytes[ClassCounter] += int64(unsafe.Sizeof(kron.Meta{}))
 }
 
+// addTask adds the memory of b's refresh in flight: the snapshot, the result
+// that becomes the spare slot, and the permutations as a checkpoint takes them.
+func addTask[T gemm.Float](l *Line, b *kron.Block[T]) {
+	elements, indices := b.JobLen()
+	l.Bytes[ClassJobs] += int64(unsafe.Sizeof(T(0)))*int64(elements) + 2*int64(unsafe.Sizeof(int(0)))*int64(indices)
+	l.Bytes[ClassJobs] += int64(unsafe.Sizeof(task[T]{}))
+}
+
 // sharedLine is the working memory of the workers that [New] makes: one over
 // all blocks that every thread joins in, and one per thread over the others.
 func sharedLine[T gemm.Float](sites []site[T], threads int, o Options) Line {
@@ -158,6 +169,10 @@ func sharedLine[T gemm.Float](sites []site[T], threads int, o Options) Line {
 	alone, queue := divide(sites, threads)
 	addWorkers(&l, alone, min(1, len(alone)), o)
 	addWorkers(&l, queue, min(threads, threads*len(queue)), o)
+	if o.Mode == Asteria {
+		all := append(append([]*kron.Block[T](nil), alone...), queue...)
+		addSolvers(&l, all, o.Async.workers(), o)
+	}
 	return l
 }
 
@@ -170,9 +185,17 @@ func addWorkers[T gemm.Float](l *Line, blocks []*kron.Block[T], workers int, o O
 	elements, indices := kron.WorkerLen(blocks...)
 	each := int64(workers)
 	l.Bytes[ClassScratch] += each * elem * scratch
-	l.Bytes[ClassJobs] += each * (elem*(int64(elements)-scratch) + int64(unsafe.Sizeof(int(0)))*int64(indices))
-	l.Bytes[ClassSolver] += each * solverBytes(int64(largestFactor(blocks)), elem, o)
-	l.Bytes[ClassKernels] += each * kernelBytes(elem, o)
+	if o.Mode != Asteria {
+		l.Bytes[ClassJobs] += each * (elem*(int64(elements)-scratch) + int64(unsafe.Sizeof(int(0)))*int64(indices))
+	}
+	addSolvers(l, blocks, workers, o)
+}
+
+// addSolvers adds what so many workers need to refresh any of the blocks.
+func addSolvers[T gemm.Float](l *Line, blocks []*kron.Block[T], workers int, o Options) {
+	elem := int64(unsafe.Sizeof(T(0)))
+	l.Bytes[ClassSolver] += int64(workers) * solverBytes(int64(largestFactor(blocks)), elem, o)
+	l.Bytes[ClassKernels] += int64(workers) * kernelBytes(elem, o)
 }
 
 // solverBytes is a solver's working memory for orders up to n: four matrices
