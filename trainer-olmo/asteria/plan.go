@@ -171,7 +171,7 @@ func sharedLine[T gemm.Float](sites []site[T], threads int, o Options) Line {
 	addWorkers(&l, queue, min(threads, threads*len(queue)), o)
 	if o.Mode == Asteria {
 		all := append(append([]*kron.Block[T](nil), alone...), queue...)
-		addSolvers(&l, all, o.Async.workers(), o)
+		addSolvers(&l, all, o.Async.workers(), o, lateDouble(o))
 	}
 	return l
 }
@@ -188,21 +188,23 @@ func addWorkers[T gemm.Float](l *Line, blocks []*kron.Block[T], workers int, o O
 	if o.Mode != Asteria {
 		l.Bytes[ClassJobs] += each * (elem*(int64(elements)-scratch) + int64(unsafe.Sizeof(int(0)))*int64(indices))
 	}
-	addSolvers(l, blocks, workers, o)
+	addSolvers(l, blocks, workers, o, true)
 }
 
-// addSolvers adds what so many workers need to refresh any of the blocks.
-func addSolvers[T gemm.Float](l *Line, blocks []*kron.Block[T], workers int, o Options) {
+// addSolvers adds what so many workers need to refresh any of the blocks;
+// ill says that they meet matrices too ill-conditioned for float32.
+func addSolvers[T gemm.Float](l *Line, blocks []*kron.Block[T], workers int, o Options, ill bool) {
 	elem := int64(unsafe.Sizeof(T(0)))
-	l.Bytes[ClassSolver] += int64(workers) * solverBytes(int64(largestFactor(blocks)), elem, o)
-	l.Bytes[ClassKernels] += int64(workers) * kernelBytes(elem, o)
+	double := ill && usesDouble(elem, o)
+	l.Bytes[ClassSolver] += int64(workers) * solverBytes(int64(largestFactor(blocks)), elem, o, double)
+	l.Bytes[ClassKernels] += int64(workers) * kernelBytes(double)
 }
 
 // solverBytes is a solver's working memory for orders up to n: four matrices
 // and about 360 vectors (reflectors, the recursion of divide and conquer), 200
 // more for the panels of a QR, a fifth matrix for the QR algorithm; and all but
 // those panels once more in float64 where float32 may not suffice.
-func solverBytes(n, elem int64, o Options) int64 {
+func solverBytes(n, elem int64, o Options, double bool) int64 {
 	core := 4*n*n + 360*n
 	total := elem * core
 	if o.Method != kron.Shampoo {
@@ -211,7 +213,7 @@ func solverBytes(n, elem int64, o Options) int64 {
 	if onlyQR(o) {
 		total += elem * n * n
 	}
-	if usesDouble(elem, o) {
+	if double {
 		total += 8 * core
 	}
 	return total
@@ -229,10 +231,18 @@ func usesDouble(elem int64, o Options) bool {
 	return elem == 4 && (o.Solver.Precision == invroot.Double || (o.Solver.Precision == invroot.Auto && !onlyQR(o)))
 }
 
+// lateDouble reports whether refreshes beside training are of the kind that meets
+// ill-conditioned matrices: all but steps of orthogonal iteration, since the first
+// decompositions of rank-deficient factors run inside the step.
+func lateDouble(o Options) bool {
+	iterates := (o.Method == kron.SOAP || o.Method == kron.KLShampoo || o.Method == kron.KLSOAP) && o.Kron.Basis == kron.RefreshQR
+	return !iterates || o.Solver.Precision == invroot.Double
+}
+
 // kernelBytes is what an engine packs panels into, once its products are too
 // large for the caches; it hardly depends on the shapes.
-func kernelBytes(elem int64, o Options) int64 {
-	if usesDouble(elem, o) {
+func kernelBytes(double bool) int64 {
+	if double {
 		return 768 << 10
 	}
 	return 256 << 10
