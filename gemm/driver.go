@@ -246,10 +246,7 @@ func (j *job[T]) multiplyBlock(l *lane[T], b *block) {
 	if j.packB {
 		j.packBlock(l.pb, b)
 	}
-	group := b.i1 - b.i0
-	if j.packA {
-		group = j.mc
-	}
+	group := j.rowGroup(b)
 	first := b.i0
 	if j.lower {
 		first = max(first, b.j0) // rows above have no columns here
@@ -266,6 +263,19 @@ func (j *job[T]) multiplyBlock(l *lane[T], b *block) {
 			j.down(l, &g)
 		}
 	}
+}
+
+// rowGroup is how many rows pass by the panels together. Where panels of b are
+// taken one by one, the rows of a must stay in the second-level cache from one to
+// the next, and a call of the kernel, which covers the group, short.
+func (j *job[T]) rowGroup(b *block) int {
+	switch {
+	case j.packA:
+		return j.mc
+	case j.packB:
+		return b.i1 - b.i0
+	}
+	return min(max(j.inPlaceA/b.kn, 5*j.rows[1]), 1024)
 }
 
 // along runs the rows of a block, each tile of rows along all panels.

@@ -103,6 +103,9 @@ func engine(t testing.TB, threads int, k Kernel) *Engine {
 func eachEngine(t *testing.T, f func(t *testing.T, e *Engine)) {
 	for _, k := range kernelSets() {
 		for _, threads := range []int{1, 3} {
+			if testing.Short() && k == Generic && threads == 1 {
+				continue // the portable kernels are slow under the race detector
+			}
 			t.Run(k.String()+"/threads="+string(rune('0'+threads)), func(t *testing.T) {
 				f(t, engine(t, threads, k))
 			})

@@ -91,9 +91,18 @@ func (p *pass[T]) linearBack(dx, dy []T, t tensor[T], beta T) {
 }
 
 // weightGrad adds dyᵀ*x to the weight's gradient.
-func (p *pass[T]) weightGrad(dy, x []T, t tensor[T]) {
-	n := p.w.tokens()
-	gemm.Mul(p.m.eng, true, false, 1, gemm.MatrixOf(n, t.value.Rows, dy), gemm.MatrixOf(n, t.value.Cols, x), 1, t.grad)
+func (p *pass[T]) weightGrad(dy, x []T, t tensor[T]) { p.addOuter(0, p.w.tokens(), dy, x, t) }
+
+// addOuter adds dyᵀ*x of n tokens from first on to the weight's gradient, one
+// sequence after the other: so the sum has the same order, and the same bits,
+// however a batch is cut into micro-batches.
+func (p *pass[T]) addOuter(first, n int, dy, x []T, t tensor[T]) {
+	out, in := t.value.Rows, t.value.Cols
+	for lo := 0; lo < n; {
+		rows := min(n-lo, p.w.seq-(first+lo)%p.w.seq)
+		gemm.Mul(p.m.eng, true, false, 1, gemm.MatrixOf(rows, out, dy[lo*out:]), gemm.MatrixOf(rows, in, x[lo*in:]), 1, t.grad)
+		lo += rows
+	}
 }
 
 // normGrad sets dx, or adds to it, from the gradient dy of norm(x), and adds to

@@ -108,8 +108,17 @@ func (p *pass[T]) head(b *Batch, o LossOptions, grad bool) LossStats {
 	}
 	n := p.w.tokens()
 	step := logitRows(n, p.m.cfg.VocabSize)
-	for first := 0; first < n; first += step {
-		p.headChunk(first, min(step, n-first))
+	if step > b.Seq {
+		step -= step % b.Seq
+	}
+	for first := 0; first < n; {
+		// A chunk ends with a sequence, so that chunks do not depend on the rows.
+		rows := min(step, n-first)
+		if step < b.Seq {
+			rows = min(rows, b.Seq-first%b.Seq)
+		}
+		p.headChunk(first, rows)
+		first += rows
 	}
 	return p.w.stats(b, o)
 }
@@ -126,6 +135,6 @@ func (p *pass[T]) headChunk(first, rows int) {
 	p.m.eng.Run((rows+rowChunk-1)/rowChunk, &p.loss)
 	if p.loss.grad {
 		gemm.Mul(p.m.eng, false, false, 1, logits, out.value, 0, gemm.MatrixOf(rows, d, p.w.dx[first*d:]))
-		gemm.Mul(p.m.eng, true, false, 1, logits, x, 1, out.grad)
+		p.addOuter(first, rows, logits.Data, x.Data, out)
 	}
 }

@@ -262,6 +262,7 @@ func (p *Plan) optimizerMemory(c *config.Config) (int64, error) {
 		{asteria.ClassScratch, "scratch", "of the update", false},
 		{asteria.ClassJobs, "refresh jobs", "snapshots and results", false},
 		{asteria.ClassSolver, "solver", "eigendecompositions and roots", false},
+		{asteria.ClassKernels, "kernels", "packed panels of the workers' engines", false},
 	} {
 		n := a.Class(class.key)
 		if class.kept {

@@ -252,6 +252,9 @@ func orderedObject(m json.RawMessage) (Block, error) {
 
 // cell shows a JSON value in a table: numbers with four digits, texts bare.
 func cell(m json.RawMessage) string {
+	if string(m) == "null" {
+		return "–"
+	}
 	var f float64
 	if json.Unmarshal(m, &f) == nil {
 		if f == math.Trunc(f) && math.Abs(f) < 1e9 {
@@ -262,9 +265,6 @@ func cell(m json.RawMessage) string {
 	var s string
 	if json.Unmarshal(m, &s) == nil {
 		return s
-	}
-	if string(m) == "null" {
-		return "–"
 	}
 	return string(m)
 }

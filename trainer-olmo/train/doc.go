@@ -4,8 +4,10 @@
 // # One step
 //
 // A global batch is cut into micro-batches whose gradients add up. The divisor of
-// the loss is known before the first of them, so the result depends on their size
-// only through rounding. Then, in this order:
+// the loss is known before the first of them, and sums over tokens run sequence by
+// sequence, so the result does not depend on their size: to the bit when a
+// sequence is a multiple of 64 tokens, within rounding otherwise. Then, in this
+// order:
 //
 //	norm      the L2 norm over all gradients; with a NaN or an infinity in the
 //	          loss or the norm the step is given up and counted, and no bit of
