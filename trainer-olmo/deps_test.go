@@ -30,7 +30,7 @@ var allowed = map[string][]string{
 	"asteria":                {prefix + "coherreg", prefix + "gemm", prefix + "gemm/vec", prefix + "hooks", prefix + "invroot", prefix + "kron", own + "param", own + "optim"},
 	"config":                 {prefix + "invroot", prefix + "kron", own + "asteria", own + "data", own + "model", own + "optim", own + "param", own + "tokenizer", "github.com/goccy/go-yaml", "github.com/goccy/go-yaml/"},
 	"plan":                   {own + "asteria", own + "config", own + "data", own + "model", own + "optim"},
-	"train":                  {prefix + "gemm", prefix + "gemm/vec", prefix + "hooks", own + "asteria", own + "checkpoint", own + "checkpoint/safetensors", own + "config", own + "data", own + "model", own + "optim", own + "param", own + "tokenizer", "golang.org/x/sys/"},
+	"train":                  {prefix + "coherreg", prefix + "gemm", prefix + "gemm/vec", prefix + "hooks", own + "asteria", own + "checkpoint", own + "checkpoint/safetensors", own + "config", own + "data", own + "model", own + "optim", own + "param", own + "tokenizer", "golang.org/x/sys/"},
 	"report":                 {"gonum.org/v1/plot", "gonum.org/v1/plot/"},
 	"doctor":                 {prefix + "gemm", "github.com/klauspost/cpuid/v2", "golang.org/x/sys/"},
 	"cmd/trainer-olmo":       {prefix + "gemm", own, "github.com/spf13/pflag"},

@@ -109,6 +109,7 @@ type Load struct {
 	Every   int64         // interval in steps
 	Lag     int64         // steps from snapshot to adoption
 	Workers int
+	Start   int64 // first step whose refreshes may be late
 	// Late is how far the refreshes would be behind at the worst adoption of an
 	// interval; not more than 0 means that they keep up.
 	Late time.Duration
@@ -133,10 +134,10 @@ func (l Load) String() string {
 // what the deepest puddle has above what they drain within the lag.
 func (r *Runtime[T]) Load() (l Load, ok bool) {
 	s := r.shadow
-	if s == nil || s.clock.n < 5 {
+	if s == nil || len(r.units) == 0 || s.clock.n < 5 {
 		return l, false
 	}
-	l = Load{Step: s.clock.median(), Every: s.every, Lag: s.lag, Workers: s.opts.workers()}
+	l = Load{Step: s.clock.median(), Every: s.every, Lag: s.lag, Workers: s.opts.workers(), Start: s.lagStart}
 	if s.opts.Adopt == Ready {
 		l.Lag = s.opts.staleness()
 	}
@@ -151,15 +152,17 @@ func (r *Runtime[T]) Load() (l Load, ok bool) {
 		return l, false
 	}
 	perStep := l.Step * time.Duration(l.Workers)
-	puddle, worst := time.Duration(0), time.Duration(0)
-	for step := range 2 * s.every {
-		for _, u := range r.units {
-			if u.block.Options().Phase == step%s.every {
-				puddle += time.Duration(u.cost.Load())
-			}
+	puddle, worst, phase := time.Duration(0), time.Duration(0), int64(0)
+	for range 2 { // the second interval begins with what the first one left
+		for _, u := range s.byPhase {
+			next := u.block.Options().Phase
+			steps := (next - phase + s.every) % s.every
+			puddle = max(0, puddle-perStep*time.Duration(steps)) + time.Duration(u.cost.Load())
+			worst, phase = max(worst, puddle), next
 		}
-		worst = max(worst, puddle)
-		puddle = max(0, puddle-perStep)
+		if s.byPhase[0].block.Options().Phase == phase { // all fall due together
+			puddle = max(0, puddle-perStep*time.Duration(s.every))
+		}
 	}
 	l.Late = (worst - perStep*time.Duration(l.Lag)) / time.Duration(l.Workers)
 	return l, true

@@ -1,9 +1,11 @@
 package asteria
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -45,6 +47,7 @@ type shadow[T gemm.Float] struct {
 	reg      *coherreg.Registry[string, struct{}]
 	pool     *hooks.Pool[*worker[T]]
 	pace     pacer[T]
+	byPhase  []*unit[T]         // in the order in which their refreshes fall due
 	failed   map[replayKey]bool // refreshes that failed in the run that is replayed
 	log      []coherreg.Adoption
 
@@ -109,6 +112,8 @@ func (r *Runtime[T]) newShadow() error {
 		opts: a, every: every, lag: a.lag(every), lagStart: a.lagStart(every),
 		waiting: make([]time.Time, len(r.units)),
 	}
+	s.byPhase = slices.Clone(r.units)
+	slices.SortStableFunc(s.byPhase, func(a, b *unit[T]) int { return cmp.Compare(a.block.Options().Phase, b.block.Options().Phase) })
 	names := make([]string, len(r.units))
 	for i, u := range r.units {
 		names[i] = u.block.Name()
