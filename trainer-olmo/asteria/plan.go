@@ -47,6 +47,10 @@ func (l Line) Total() int64 {
 // lies in host memory; parameters and gradients belong to the model.
 type Plan struct {
 	Lines []Line // in the order of names, shared memory last
+	// Pending is what a checkpoint holds beside the state, and again what an
+	// asynchronous save copies: the results of refreshes in flight. It is part of
+	// ClassJobs.
+	Pending int64
 }
 
 // Total returns the bytes of all lines.
@@ -106,13 +110,14 @@ func PlanFor[T gemm.Float](shapes []Shape, threads int, o Options) (Plan, error)
 	if err != nil {
 		return Plan{}, err
 	}
+	p := Plan{}
 	lines := make(map[int]*Line, len(live))
 	for _, s := range sites {
 		l := lineOf(lines, live, s.index, o.Method.String())
 		l.Blocks++
 		addBlock(l, s.block)
 		if o.Mode == Asteria {
-			addTask(l, s.block)
+			p.Pending += addTask(l, s.block)
 		}
 	}
 	elem := int64(unsafe.Sizeof(T(0)))
@@ -120,7 +125,6 @@ func PlanFor[T gemm.Float](shapes []Shape, threads int, o Options) (Plan, error)
 		l := lineOf(lines, live, i, "adamw")
 		l.Bytes[ClassMoments] = o.aux(nil).Bytes(int64(size(live[i].Dims)), elem)
 	}
-	p := Plan{}
 	for _, l := range lines {
 		p.Lines = append(p.Lines, *l)
 	}
@@ -156,10 +160,20 @@ func addBlock[T gemm.Float](l *Line, b *kron.Block[T]) {
 
 // addTask adds the memory of b's refresh in flight: the snapshot, the result
 // that becomes the spare slot, and the permutations as a checkpoint takes them.
-func addTask[T gemm.Float](l *Line, b *kron.Block[T]) {
+// It returns the bytes of the result.
+func addTask[T gemm.Float](l *Line, b *kron.Block[T]) (result int64) {
+	elem, index := int64(unsafe.Sizeof(T(0))), int64(unsafe.Sizeof(int(0)))
 	elements, indices := b.JobLen()
-	l.Bytes[ClassJobs] += int64(unsafe.Sizeof(T(0)))*int64(elements) + 2*int64(unsafe.Sizeof(int(0)))*int64(indices)
-	l.Bytes[ClassJobs] += int64(unsafe.Sizeof(task[T]{}))
+	l.Bytes[ClassJobs] += elem*int64(elements) + 2*index*int64(indices) + int64(unsafe.Sizeof(task[T]{}))
+	snapshot := 0
+	for k := range b.Modes() {
+		n := b.FactorOrder(k)
+		snapshot += n * n
+		if b.Options().Method != kron.Shampoo {
+			snapshot += n * n // the basis
+		}
+	}
+	return elem*int64(elements-snapshot) + index*int64(indices) + int64(unsafe.Sizeof(pendingMeta{}))
 }
 
 // sharedLine is the working memory of the workers that [New] makes: one over

@@ -106,6 +106,13 @@ func TestA10_PlanIsWhatIsAllocated(t *testing.T) {
 		if d := sections - state; d != 8 { // AdamW's own counter
 			t.Errorf("%v, %v: sections hold %d bytes, the plan says %d", m, o.Mode, sections, state)
 		}
+		held := int64(0)
+		for _, s := range r.PendingSections() {
+			held += 4*int64(len(s.F32)) + 8*int64(len(s.I64))
+		}
+		if held != plan.Pending {
+			t.Errorf("%v, %v: %d bytes of pending results, the plan says %d", m, o.Mode, held, plan.Pending)
+		}
 		if ratio := spent / float64(plan.Total()); math.Abs(ratio-1) > 0.01 {
 			t.Errorf("%v, %v: allocated %.0f bytes, planned %d (ratio %.4f; solver line %d)", m, o.Mode, spent, plan.Total(), ratio, plan.Class(ClassSolver))
 		}
