@@ -26,7 +26,7 @@ func (r *Registry[K, V]) Due(k K, asOf, adoptAt int64) error {
 		r.count(func(t *Stats) { t.Coalesced++ })
 		return ErrInFlight
 	}
-	s.flight = &flight[V]{asOf: asOf, adoptAt: adoptAt, resolved: make(chan struct{})}
+	s.flight = s.begin(asOf, adoptAt)
 	r.count(func(t *Stats) { t.Due++; t.InFlight++ })
 	return nil
 }
@@ -71,10 +71,10 @@ func (r *Registry[K, V]) resolve(k K, asOf int64, set func(*slot[V], *flight[V])
 		return 0, false
 	}
 	set(s, f)
-	f.done = true
-	close(f.resolved)
+	version := f.version
+	f.finish()
 	s.mu.Unlock()
-	return f.version, true
+	return version, true
 }
 
 // Adopt is the adoption point of k at step. It takes the refresh that this step
@@ -91,18 +91,20 @@ func (r *Registry[K, V]) Adopt(ctx context.Context, k K, step int64) (e Entry[V]
 	}
 	s.mu.Lock()
 	f := s.flight
+	wants := f != nil && r.wants(i, f, step)
 	s.mu.Unlock()
-	if f == nil || !r.wants(i, f, step) {
+	if !wants {
 		e, _ = r.Load(k)
 		return e, false, nil
 	}
-	if err := r.await(ctx, f, i, step); err != nil {
+	if err := r.await(ctx, s, f, i, step); err != nil {
 		return e, false, fmt.Errorf("coherreg: block %v at step %d, due at %d: %w", k, step, f.asOf, err)
 	}
 	return r.land(s, f, i, step)
 }
 
-// wants decides whether this adoption point resolves f, before any waiting.
+// wants decides whether this adoption point resolves f, before any waiting; under
+// the slot's mu.
 func (r *Registry[K, V]) wants(i int, f *flight[V], step int64) bool {
 	switch r.opts.Mode {
 	case Scheduled:
@@ -113,21 +115,12 @@ func (r *Registry[K, V]) wants(i int, f *flight[V], step int64) bool {
 	}
 	// Ready: leaving this point with staleness equal to the budget would exceed
 	// it at the next step, so the point waits from there on.
-	return f.isResolved() || step-f.asOf >= r.opts.Budget.Hard
-}
-
-func (f *flight[V]) isResolved() bool {
-	select {
-	case <-f.resolved:
-		return true
-	default:
-		return false
-	}
+	return f.done || step-f.asOf >= r.opts.Budget.Hard
 }
 
 // await is the bounded barrier.
-func (r *Registry[K, V]) await(ctx context.Context, f *flight[V], i int, step int64) error {
-	if f.isResolved() {
+func (r *Registry[K, V]) await(ctx context.Context, s *slot[V], f *flight[V], i int, step int64) error {
+	if s.resolved(f) {
 		return nil
 	}
 	r.count(func(t *Stats) { t.Waits++ })
@@ -135,12 +128,7 @@ func (r *Registry[K, V]) await(ctx context.Context, f *flight[V], i int, step in
 		w(i, step, false)
 		defer w(i, step, true)
 	}
-	select {
-	case <-f.resolved:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
+	return s.wait(ctx, f)
 }
 
 // land ends the flight: the value goes into use, unless the refresh failed or a
@@ -155,10 +143,27 @@ func (r *Registry[K, V]) land(s *slot[V], f *flight[V], i int, step int64) (e En
 	changed = f.err == nil && f.version > e.Version
 	if changed {
 		e = Entry[V]{Value: f.value, Version: f.version, AsOf: f.asOf, Adopted: step, Synced: f.asOf}
-		s.inUse.Store(&e)
+		s.inUse.Store(r.keep(e))
 	}
-	r.record(f.err, changed, Adoption{Block: i, Step: step, AsOf: f.asOf, Version: f.version})
-	return e, changed, f.err
+	err = f.err
+	r.record(err, changed, Adoption{Block: i, Step: step, AsOf: f.asOf, Version: f.version})
+	f.forget()
+	return e, changed, err
+}
+
+// keep returns e at an address of its own. Entries are allocated in slabs, so that
+// an adoption hardly ever allocates; a slab lives as long as any entry of it is in
+// use.
+func (r *Registry[K, V]) keep(e Entry[V]) *Entry[V] {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.slab) == 0 {
+		r.slab = make([]Entry[V], slabEntries)
+	}
+	p := &r.slab[0]
+	r.slab = r.slab[1:]
+	*p = e
+	return p
 }
 
 func (r *Registry[K, V]) record(failed error, changed bool, a Adoption) {
@@ -181,15 +186,16 @@ func (r *Registry[K, V]) Drain(ctx context.Context) error {
 	for i := range r.slots {
 		s := &r.slots[i]
 		s.mu.Lock()
-		f := s.flight
+		f, asOf := s.flight, int64(0)
+		if f != nil {
+			asOf = f.asOf
+		}
 		s.mu.Unlock()
 		if f == nil {
 			continue
 		}
-		select {
-		case <-f.resolved:
-		case <-ctx.Done():
-			return fmt.Errorf("coherreg: drain: block %v, due at %d: %w", r.keys[i], f.asOf, context.Cause(ctx))
+		if err := s.wait(ctx, f); err != nil {
+			return fmt.Errorf("coherreg: drain: block %v, due at %d: %w", r.keys[i], asOf, err)
 		}
 	}
 	return nil

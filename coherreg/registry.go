@@ -44,25 +44,20 @@ type Registry[K comparable, V any] struct {
 	log    []Adoption
 	stats  Stats
 	replay map[adoptionKey]int64 // (block, step) -> as-of step
+	slab   []Entry[V]            // not used yet; see keep
 }
+
+// slabEntries is how many entries are allocated at once.
+const slabEntries = 64
 
 // slot is one block. Lock order: slot.mu, then Registry.mu.
 type slot[V any] struct {
 	inUse atomic.Pointer[Entry[V]]
 
 	mu      sync.Mutex
-	version uint64 // last version given out
-	flight  *flight[V]
-}
-
-// flight is a refresh on its way.
-type flight[V any] struct {
-	asOf, adoptAt int64
-	resolved      chan struct{} // closed by Publish or Fail
-	value         V
-	version       uint64
-	err           error // set by Fail: resolves as "no change"
-	done          bool
+	version uint64     // last version given out
+	flight  *flight[V] // nil, or &only
+	only    flight[V]
 }
 
 // New returns a registry of the given blocks, whose order is the order of every
@@ -80,6 +75,7 @@ func New[K comparable, V any](keys []K, opts Options) (*Registry[K, V], error) {
 			return nil, fmt.Errorf("coherreg: block %v stands at %d and at %d", k, j, i)
 		}
 		r.index[k] = i
+		r.slots[i].only.resolved = make(chan struct{}, 1)
 	}
 	return r, r.loadReplay(opts.Replay)
 }

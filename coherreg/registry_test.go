@@ -5,8 +5,8 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
-
 	"testing/synctest"
 )
 
@@ -285,5 +285,68 @@ func TestTakeLogForgetsWhatItGave(t *testing.T) {
 	got = r.TakeLog(got)
 	if len(got) != 3 || got[0].Step != 1 || got[2].Step != 3 || len(r.Log()) != 0 {
 		t.Fatalf("took %v, left %v", got, r.Log())
+	}
+}
+
+// A refresh from Due to Adopt allocates nothing but a slab of entries now and then.
+func TestRefreshDoesNotAllocate(t *testing.T) {
+	r := newTest(t, Options{Budget: Budget{Hard: 1}})
+	var log []Adoption
+	step := int64(0)
+	if n := testing.AllocsPerRun(1000, func() {
+		step++
+		if err := r.Due("a", step, step); err != nil {
+			t.Fatal(err)
+		}
+		r.Publish("a", step, 1)
+		if err := r.Drain(context.Background()); err != nil {
+			t.Fatal(err)
+		}
+		if _, changed, err := r.Adopt(context.Background(), "a", step); err != nil || !changed {
+			t.Fatal(changed, err)
+		}
+		log = r.TakeLog(log[:0])
+	}); n != 0 {
+		t.Fatalf("%v allocations", n)
+	}
+}
+
+// Those who wait for a refresh all learn of its end, also when the next one begins
+// at once.
+func TestEveryWaiterLearns(t *testing.T) {
+	r := newTest(t, Options{Budget: Budget{Hard: 1}})
+	for step := int64(1); step <= 200; step++ {
+		if err := r.Due("a", step, step); err != nil {
+			t.Fatal(err)
+		}
+		var all sync.WaitGroup
+		for range 3 {
+			all.Go(func() {
+				if err := r.Drain(context.Background()); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		all.Go(func() { r.Publish("a", step, int(step)) })
+		if e, changed, err := r.Adopt(context.Background(), "a", step); err != nil || !changed || e.Value != int(step) {
+			t.Fatal(e, changed, err)
+		}
+		if step%2 == 0 {
+			all.Wait()
+			continue
+		}
+		// The next refresh begins while some may still be waking up.
+		step++
+		if err := r.Due("a", step, step); err != nil {
+			t.Fatal(err)
+		}
+		if p, ok := r.Pending("a"); !ok || p.Resolved {
+			t.Fatalf("the new refresh is resolved already: %+v", p)
+		}
+		r.Publish("a", step, int(step))
+		all.Wait()
+		if _, changed, err := r.Adopt(context.Background(), "a", step); err != nil || !changed {
+			t.Fatal(changed, err)
+		}
 	}
 }
