@@ -1,6 +1,6 @@
 // Package hooks says when work runs: named points around forward, backward and
-// update of a training step, functions registered at them, and schedules that
-// choose the steps.
+// update of a training step, functions registered at them, schedules that choose
+// the steps, and a bounded pool for what runs beside them.
 //
 // A trainer fires the points; everything that must happen beside the model
 // (prefetching state, refreshing roots, starting a sync, saving) registers at
@@ -20,7 +20,7 @@
 //
 // Hooks at a point run one after another on the goroutine that fires, in the
 // order of registration. The first error ends the firing. Steps are logical time:
-// nothing here reads a clock.
+// no clock is read.
 //
 // # Concurrency
 //
@@ -28,4 +28,12 @@
 // registered when it began: one that is added meanwhile waits for the next
 // firing, one that is removed before its turn does not run any more. Removing
 // does not wait for a call in progress on another goroutine.
+//
+// # In the background
+//
+// A [Pool] runs jobs on a fixed number of threads of lowered priority. Its queue
+// holds all that it is given, a job that panics or fails is told of, and one that
+// never returns is abandoned by a watchdog and its worker replaced, so that nothing
+// waits for it. The watchdog and the time spent in jobs are all for which this
+// package reads a clock; no result depends on it.
 package hooks

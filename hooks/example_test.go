@@ -47,3 +47,47 @@ func ExampleStagger() {
 	fmt.Println(hooks.Stagger([]int64{512, 512, 256, 256, 512}, 3))
 	// Output: [0 1 0 1 2]
 }
+
+// sum is a job that adds up numbers in its worker's buffer.
+type sum struct {
+	of    []int
+	total chan int
+}
+
+func (s *sum) Run(_ context.Context, buffer []int) error {
+	n := 0
+	for _, v := range buffer[:copy(buffer, s.of)] {
+		n += v
+	}
+	s.total <- n
+	return nil
+}
+
+func (s *sum) Done(err error) {
+	if err != nil {
+		close(s.total)
+	}
+}
+
+func ExamplePool() {
+	pool, err := hooks.NewPool(hooks.PoolOptions[[]int]{
+		Workers: 1,
+		Open:    func() ([]int, error) { return make([]int, 16), nil },
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	ctx := context.Background()
+	defer pool.Close(ctx)
+	job := &sum{of: []int{1, 2, 3}, total: make(chan int, 1)}
+	pool.Submit(job)
+	fmt.Println(<-job.total)
+	if err := pool.Drain(ctx); err != nil {
+		fmt.Println(err)
+	}
+	fmt.Println(pool.Stats().Done, "done")
+	// Output:
+	// 6
+	// 1 done
+}

@@ -1,12 +1,13 @@
 // Package asteria is the second-order optimizer of a model: it cuts the matrix
 // parameters into blocks, runs package kron's mathematics on them with package
-// invroot's refreshes, gives everything else to AdamW, and accounts for it all.
+// invroot's refreshes, inside the step or beside training, gives everything else
+// to AdamW, and accounts for it all.
 //
 // It knows parameters by name, shape and role only, so that any model can use
 // it: fill a slice of [param.Param], call [New], and after each backward pass
 // [Runtime.Step]:
 //
-//	rt, err := asteria.New(params, engine, asteria.Options{Method: kron.SOAP})
+//	rt, err := asteria.New(params, engine, asteria.Options{Method: kron.SOAP, Mode: asteria.Asteria})
 //	…
 //	defer rt.Close()
 //	for step := int64(1); step <= steps; step++ {
@@ -33,25 +34,46 @@
 // Refreshes of all blocks fall on the same step unless Options.Stagger spreads
 // them.
 //
+// # Asteria mode
+//
+// A refresh that is due is only snapshotted inside the step. A worker computes it
+// beside training, and the block adopts it at its adoption point some steps
+// later: with [Scheduled] adoption exactly Async.Lag steps later, waiting if the
+// worker is late, so that the bits depend on the schedule and on nothing that the
+// workers do; with [Ready] adoption as soon as it is there. The first root or
+// basis of a block, and everything before Async.LagStart, is computed inside the
+// step as in native mode.
+//
+//	age        steps since the statistics of the result in use; native has 0..f-1
+//	staleness  steps that a due refresh has not been adopted for; native has 0
+//
+// [Runtime.Load] says, with the arithmetic, when the workers cannot keep up, before
+// any step waits. [Runtime.Hurry] frees a step that waits for a refresh that never
+// returns.
+//
 // # Determinism
 //
 // Blocks are independent, so each thread takes the next one from a queue and
 // computes it alone; a block too large for that is computed by all threads
-// together. Either way its arithmetic is fixed by its shape: results do not depend
-// on the number of threads, and [Runtime.Sections] holds all that a resumed run
+// together. Either way its arithmetic is fixed by its shape: results depend neither
+// on the number of threads nor on that of the workers. [Runtime.Sections] and,
+// with refreshes in flight, [Runtime.PendingSections] hold all that a resumed run
 // needs to continue with the same bits.
 //
 // # Memory
 //
 // [PlanFor] lists every byte before anything is allocated; New refuses a plan
 // above Options.MemoryLimit with the arithmetic. A step allocates nothing once the
-// solvers have met their largest factors.
+// solvers have met their largest factors, but for three objects of some words for
+// each refresh that is handed to a worker. In the mode Asteria each block has the
+// memory of one refresh in flight, whose result becomes the spare slot.
 //
 // # Failure
 //
-// A refresh that fails keeps the previous root or basis. [Runtime.Health] tells,
-// per block, its age, the solver's evidence and the failures so far; more than
-// Options.Kron.MaxFailures of them in a row make Step return an error that names
-// the block. Gradients must be finite: the trainer decides to skip a step before
-// it calls Step.
+// A refresh that fails, in whichever way, keeps the previous root or basis.
+// [Runtime.Health] tells, per block, its age, the solver's evidence and the
+// failures so far; more than Options.Kron.MaxFailures of them in a row make Step
+// return an error that names the block. A refresh that takes longer than
+// Async.JobTimeout is a failure too, and its worker is replaced. Gradients must be
+// finite: the trainer decides to skip a step before it calls Step.
 package asteria

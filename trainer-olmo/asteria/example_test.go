@@ -3,6 +3,7 @@ package asteria_test
 import (
 	"fmt"
 	"log"
+	"math"
 
 	"github.com/asteria-runtime/asteria/gemm"
 	"github.com/asteria-runtime/asteria/kron"
@@ -62,4 +63,36 @@ func ExamplePlanFor() {
 	// embed adamw 8388608
 	// layers.0.up_proj shampoo 5720192
 	// true
+}
+
+// The same model with refreshes beside training: each is adopted three steps after
+// its snapshot, whenever its worker is done, so that the run repeats to the bit.
+func ExampleRuntime_asteria() {
+	w := param.Param[float64]{Name: "w", Shape: []int{3, 3}, Value: []float64{1, 2, 3, 4, 5, 6, 7, 8, 9}, Grad: make([]float64, 9)}
+	eng := gemm.New(1)
+	defer eng.Close()
+	rt, err := asteria.New([]param.Param[float64]{w}, eng, asteria.Options{
+		Method: kron.SOAP, Frequency: 10, Mode: asteria.Asteria,
+		Async: asteria.Async{Staleness: 5, Lag: 3, LagStart: 20, Workers: 1},
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer rt.Close()
+	for step := int64(1); step <= 600; step++ {
+		copy(w.Grad, w.Value) // of half the sum of squares
+		if err := rt.Step(step, 0.1*(1-float64(step)/600)); err != nil {
+			log.Fatal(err)
+		}
+	}
+	largest := 0.0
+	for _, v := range w.Value {
+		largest = max(largest, math.Abs(v))
+	}
+	t := rt.Totals()
+	fmt.Println("at the minimum:", largest < 0.1)
+	fmt.Println("adopted beside training:", t.Adopted, "after", t.AdoptedAfter, "steps")
+	// Output:
+	// at the minimum: true
+	// adopted beside training: 58 after 3 steps
 }

@@ -3,6 +3,7 @@ package asteria
 import (
 	"context"
 	"math"
+	"time"
 
 	"github.com/asteria-runtime/asteria/gemm"
 	"github.com/asteria-runtime/asteria/invroot"
@@ -25,6 +26,8 @@ type BlockHealth struct {
 	Failed      int64   `json:"failed"`      // refreshes that failed and kept the previous result
 	Consecutive int64   `json:"consecutive"` // of these, since the last success
 	Discarded   int64   `json:"discarded"`   // results refused because their base had been replaced
+	Staleness   int64   `json:"staleness"`   // steps that the refresh in flight has been due for, 0 when none is
+	Seconds     float64 `json:"seconds"`     // time of the last refresh, 0 in native mode
 }
 
 // Health returns every block's health, in the order of names.
@@ -36,6 +39,10 @@ func (r *Runtime[T]) Health() []BlockHealth {
 		h.Age, h.Version = u.age()
 		h.Refreshes, h.Failed = m.Refreshes(), m.Failed()
 		h.Consecutive, h.Discarded = m.Consecutive(), m.Discarded()
+		h.Seconds = time.Duration(u.cost.Load()).Seconds()
+		if r.shadow != nil {
+			h.Staleness, _ = r.shadow.reg.Staleness(h.Block, m.Calls())
+		}
 		out[i] = h
 	}
 	return out
@@ -66,6 +73,17 @@ type Totals struct {
 	Failed    int64 // refreshes that failed and kept the previous result, over the run
 	Retries   int64 // attempts that failed inside solvers, since the start
 	Discarded int64 // results refused because their base had been replaced, over the run
+
+	// In the mode Asteria, since the start:
+	InFlight     int64         // refreshes due and not adopted
+	Backlog      int           // of these, not begun
+	Adopted      int64         // refreshes adopted late
+	Coalesced    int64         // refreshes not begun because the block's last one was in flight
+	Abandoned    int64         // refreshes given up while they ran
+	Waits        int64         // adoption points that had to wait
+	Waited       time.Duration // by them; several may wait at once
+	WorkersBusy  time.Duration // time that the workers spent in refreshes that ended
+	AdoptedAfter int64         // most steps between a snapshot and its adoption
 }
 
 // Totals adds up what [Runtime.Health] lists block by block. It allocates
@@ -80,7 +98,18 @@ func (r *Runtime[T]) Totals() Totals {
 		t.Retries += u.health.Retries
 		t.Discarded += u.state.Meta.Discarded()
 	}
+	if s := r.shadow; s != nil {
+		s.totals(&t)
+	}
 	return t
+}
+
+func (s *shadow[T]) totals(t *Totals) {
+	reg, pool := s.reg.Stats(), s.pool.Stats()
+	t.InFlight, t.Adopted, t.Coalesced = reg.InFlight, reg.Adopted, reg.Coalesced
+	t.Waits, t.AdoptedAfter = reg.Waits, reg.MaxAge
+	t.Backlog, t.Abandoned, t.WorkersBusy = pool.Backlog+s.pace.len(), pool.Abandoned, pool.Time
+	t.Waited = time.Duration(s.waited.Load())
 }
 
 // recorder is a solver that keeps the worst evidence of the calls since begin.

@@ -51,9 +51,24 @@ type Options struct {
 	OriginalMomentum bool
 	// Solver configures the refreshes: ridge, precision, retries.
 	Solver invroot.Options
+	// Mode says whether refreshes run inside the step or beside training.
+	Mode Mode
+	// Async configures the mode Asteria.
+	Async Async
 	// MemoryLimit refuses, before anything is allocated, a plan that needs more
 	// bytes; 0 means none.
 	MemoryLimit int64
+
+	test testHooks
+}
+
+// testHooks let tests stand between a refresh and its solver.
+type testHooks struct {
+	// solver, when set, is a func(kron.Refresher[T]) kron.Refresher[T].
+	solver any
+	// lateFirst lets the first root of Shampoo be late too, as in the reference
+	// data of delayed refreshes, where the identity stands in for it.
+	lateFirst bool
 }
 
 // Validate reports every fault of o at once.
@@ -67,10 +82,14 @@ func (o Options) Validate() error {
 	bad(!(o.AuxLR >= 0), "AuxLR %v, want 0 (default) or more", o.AuxLR)
 	bad(o.Frequency < 0, "Frequency %d, want 0 (default) or more", o.Frequency)
 	bad(o.MaxPrecondDim < 0, "MaxPrecondDim %d, want 0 (default) or more", o.MaxPrecondDim)
+	bad(int(o.Mode) >= len(modeNames), "unknown mode %d", o.Mode)
 	bad(o.MemoryLimit < 0, "MemoryLimit %d, want 0 (none) or more", o.MemoryLimit)
 	bad(!(o.WeightDecay >= 0), "WeightDecay %v, want 0 or more", o.WeightDecay)
 	oneSided := o.Method == kron.SOAP || o.Method == kron.EigenShampoo
 	bad(o.OneSidedEmbeddings && !oneSided, "OneSidedEmbeddings with %v, want soap or eigen-shampoo", o.Method)
+	if o.Mode == Asteria {
+		errs = append(errs, o.Async.validate(o.block(0).Every))
+	}
 	errs = append(errs, o.block(0).Validate(), o.Solver.Validate(), o.aux(nil).Validate())
 	return errors.Join(errs...)
 }

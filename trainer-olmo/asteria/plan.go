@@ -47,6 +47,10 @@ func (l Line) Total() int64 {
 // lies in host memory; parameters and gradients belong to the model.
 type Plan struct {
 	Lines []Line // in the order of names, shared memory last
+	// Pending is what a checkpoint holds beside the state, and again what an
+	// asynchronous save copies: the results of refreshes in flight. It is part of
+	// ClassJobs.
+	Pending int64
 }
 
 // Total returns the bytes of all lines.
@@ -106,18 +110,21 @@ func PlanFor[T gemm.Float](shapes []Shape, threads int, o Options) (Plan, error)
 	if err != nil {
 		return Plan{}, err
 	}
+	p := Plan{}
 	lines := make(map[int]*Line, len(live))
 	for _, s := range sites {
 		l := lineOf(lines, live, s.index, o.Method.String())
 		l.Blocks++
 		addBlock(l, s.block)
+		if o.Mode == Asteria {
+			p.Pending += addTask(l, s.block)
+		}
 	}
 	elem := int64(unsafe.Sizeof(T(0)))
 	for _, i := range rest {
 		l := lineOf(lines, live, i, "adamw")
 		l.Bytes[ClassMoments] = o.aux(nil).Bytes(int64(size(live[i].Dims)), elem)
 	}
-	p := Plan{}
 	for _, l := range lines {
 		p.Lines = append(p.Lines, *l)
 	}
@@ -151,6 +158,24 @@ func addBlock[T gemm.Float](l *Line, b *kron.Block[T]) {
 	l.Bytes[ClassCounter] += int64(unsafe.Sizeof(kron.Meta{}))
 }
 
+// addTask adds the memory of b's refresh in flight: the snapshot, the result
+// that becomes the spare slot, and the permutations as a checkpoint takes them.
+// It returns the bytes of the result.
+func addTask[T gemm.Float](l *Line, b *kron.Block[T]) (result int64) {
+	elem, index := int64(unsafe.Sizeof(T(0))), int64(unsafe.Sizeof(int(0)))
+	elements, indices := b.JobLen()
+	l.Bytes[ClassJobs] += elem*int64(elements) + 2*index*int64(indices) + int64(unsafe.Sizeof(task[T]{}))
+	snapshot := 0
+	for k := range b.Modes() {
+		n := b.FactorOrder(k)
+		snapshot += n * n
+		if b.Options().Method != kron.Shampoo {
+			snapshot += n * n // the basis
+		}
+	}
+	return elem*int64(elements-snapshot) + index*int64(indices) + int64(unsafe.Sizeof(pendingMeta{}))
+}
+
 // sharedLine is the working memory of the workers that [New] makes: one over
 // all blocks that every thread joins in, and one per thread over the others.
 func sharedLine[T gemm.Float](sites []site[T], threads int, o Options) Line {
@@ -158,6 +183,10 @@ func sharedLine[T gemm.Float](sites []site[T], threads int, o Options) Line {
 	alone, queue := divide(sites, threads)
 	addWorkers(&l, alone, min(1, len(alone)), o)
 	addWorkers(&l, queue, min(threads, threads*len(queue)), o)
+	if o.Mode == Asteria {
+		all := append(append([]*kron.Block[T](nil), alone...), queue...)
+		addSolvers(&l, all, o.Async.workers(), o, lateDouble(o))
+	}
 	return l
 }
 
@@ -170,16 +199,26 @@ func addWorkers[T gemm.Float](l *Line, blocks []*kron.Block[T], workers int, o O
 	elements, indices := kron.WorkerLen(blocks...)
 	each := int64(workers)
 	l.Bytes[ClassScratch] += each * elem * scratch
-	l.Bytes[ClassJobs] += each * (elem*(int64(elements)-scratch) + int64(unsafe.Sizeof(int(0)))*int64(indices))
-	l.Bytes[ClassSolver] += each * solverBytes(int64(largestFactor(blocks)), elem, o)
-	l.Bytes[ClassKernels] += each * kernelBytes(elem, o)
+	if o.Mode != Asteria {
+		l.Bytes[ClassJobs] += each * (elem*(int64(elements)-scratch) + int64(unsafe.Sizeof(int(0)))*int64(indices))
+	}
+	addSolvers(l, blocks, workers, o, true)
+}
+
+// addSolvers adds what so many workers need to refresh any of the blocks;
+// ill says that they meet matrices too ill-conditioned for float32.
+func addSolvers[T gemm.Float](l *Line, blocks []*kron.Block[T], workers int, o Options, ill bool) {
+	elem := int64(unsafe.Sizeof(T(0)))
+	double := ill && usesDouble(elem, o)
+	l.Bytes[ClassSolver] += int64(workers) * solverBytes(int64(largestFactor(blocks)), elem, o, double)
+	l.Bytes[ClassKernels] += int64(workers) * kernelBytes(double)
 }
 
 // solverBytes is a solver's working memory for orders up to n: four matrices
 // and about 360 vectors (reflectors, the recursion of divide and conquer), 200
 // more for the panels of a QR, a fifth matrix for the QR algorithm; and all but
 // those panels once more in float64 where float32 may not suffice.
-func solverBytes(n, elem int64, o Options) int64 {
+func solverBytes(n, elem int64, o Options, double bool) int64 {
 	core := 4*n*n + 360*n
 	total := elem * core
 	if o.Method != kron.Shampoo {
@@ -188,7 +227,7 @@ func solverBytes(n, elem int64, o Options) int64 {
 	if onlyQR(o) {
 		total += elem * n * n
 	}
-	if usesDouble(elem, o) {
+	if double {
 		total += 8 * core
 	}
 	return total
@@ -206,10 +245,18 @@ func usesDouble(elem int64, o Options) bool {
 	return elem == 4 && (o.Solver.Precision == invroot.Double || (o.Solver.Precision == invroot.Auto && !onlyQR(o)))
 }
 
+// lateDouble reports whether refreshes beside training are of the kind that meets
+// ill-conditioned matrices: all but steps of orthogonal iteration, since the first
+// decompositions of rank-deficient factors run inside the step.
+func lateDouble(o Options) bool {
+	iterates := (o.Method == kron.SOAP || o.Method == kron.KLShampoo || o.Method == kron.KLSOAP) && o.Kron.Basis == kron.RefreshQR
+	return !iterates || o.Solver.Precision == invroot.Double
+}
+
 // kernelBytes is what an engine packs panels into, once its products are too
 // large for the caches; it hardly depends on the shapes.
-func kernelBytes(elem int64, o Options) int64 {
-	if usesDouble(elem, o) {
+func kernelBytes(double bool) int64 {
+	if double {
 		return 768 << 10
 	}
 	return 256 << 10

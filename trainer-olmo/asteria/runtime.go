@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"sort"
+	"sync/atomic"
+	"time"
 
 	"github.com/asteria-runtime/asteria/gemm"
 	"github.com/asteria-runtime/asteria/invroot"
@@ -35,6 +37,7 @@ type Runtime[T gemm.Float] struct {
 	queue   []*unit[T]   // what workers take, in order of falling cost
 	alone   []*unit[T]   // what wide does before
 	lr      float64      // of the step that runs
+	shadow  *shadow[T]   // nil in native mode
 }
 
 // unit is one block with its state.
@@ -44,14 +47,25 @@ type unit[T gemm.Float] struct {
 	param, grad kron.View[T]
 	health      BlockHealth
 	err         error // of the last step
+
+	// In the mode Asteria only:
+	index int          // in the order of names
+	task  *task[T]     // the block's refresh
+	cost  atomic.Int64 // nanoseconds that the last refresh took
+	saved pendingMeta  // see PendingSections
+	perm  [][]int64    // per side, task's permutation as a checkpoint stores it
 }
 
 // worker steps blocks on one goroutine.
 type worker[T gemm.Float] struct {
-	kron   *kron.Worker[T]
-	solver *invroot.Solver[T]
-	record *recorder[T]
-	own    *gemm.Engine // nil when it computes on the runtime's
+	kron    *kron.Worker[T] // nil in the mode Asteria
+	ops     kron.Ops[T]
+	scratch *kron.Scratch[T]  // nil for a worker beside training
+	solve   kron.Refresher[T] // record, or what a test puts before it
+	solver  *invroot.Solver[T]
+	record  *recorder[T]
+	own     *gemm.Engine // nil when it computes on the runtime's
+	number  int          // of a worker beside training, from 1
 }
 
 // New plans and allocates the optimizer for params. The engine's threads share
@@ -79,12 +93,19 @@ func New[T gemm.Float](params []param.Param[T], eng *gemm.Engine, opts Options) 
 		if err != nil {
 			return nil, err
 		}
+		u.index = len(r.units)
 		r.units = append(r.units, u)
 	}
 	r.newAux(live, rest)
 	if err := r.newWorkers(sites); err != nil {
 		r.Close()
 		return nil, err
+	}
+	if opts.Mode == Asteria {
+		if err := r.newShadow(); err != nil {
+			r.Close()
+			return nil, err
+		}
 	}
 	return r, nil
 }
@@ -217,14 +238,56 @@ func makespan(costs []float64, threads int) float64 {
 	return longest
 }
 
+// newWorker makes a worker that steps any of the blocks on eng.
 func newWorker[T gemm.Float](eng *gemm.Engine, o Options, blocks []*kron.Block[T]) (*worker[T], error) {
-	solver, err := invroot.NewSolver[T](eng, largestFactor(blocks), o.Solver)
+	w, err := newSolving[T](eng, o, largestFactor(blocks))
 	if err != nil {
 		return nil, err
 	}
-	w := &worker[T]{solver: solver, record: &recorder[T]{solver: invroot.NewRefresher(solver)}}
-	w.kron = kron.NewWorker[T](kron.NewCPU[T](eng), w.record, blocks...)
+	if o.Mode == Asteria { // there every block has the memory of its own refresh
+		w.scratch = kron.NewScratch(blocks...)
+		return w, nil
+	}
+	w.kron = kron.NewWorker(w.ops, w.solve, blocks...)
 	return w, nil
+}
+
+// newSolving makes a worker that refreshes factors up to an order on eng.
+func newSolving[T gemm.Float](eng *gemm.Engine, o Options, order int) (*worker[T], error) {
+	solver, err := invroot.NewSolver[T](eng, order, o.Solver)
+	if err != nil {
+		return nil, err
+	}
+	w := &worker[T]{ops: kron.NewCPU[T](eng), solver: solver, record: &recorder[T]{solver: invroot.NewRefresher(solver)}}
+	w.solve = w.record
+	if wrap, ok := o.test.solver.(func(kron.Refresher[T]) kron.Refresher[T]); ok {
+		w.solve = wrap(w.record)
+	}
+	return w, nil
+}
+
+// newSolvingWorker makes a worker beside training, with an engine of its own.
+func (r *Runtime[T]) newSolvingWorker() (*worker[T], error) {
+	order := 0
+	for _, u := range r.units {
+		order = max(order, largestFactor([]*kron.Block[T]{u.block}))
+	}
+	own := gemm.New(1)
+	w, err := newSolving[T](own, r.opts, order)
+	if err != nil {
+		own.Close()
+		return nil, err
+	}
+	w.own = own
+	return w, nil
+}
+
+// close ends what the worker owns.
+func (w *worker[T]) close() {
+	w.solver.Close()
+	if w.own != nil {
+		w.own.Close()
+	}
 }
 
 // largestFactor is the largest order that a refresh of the blocks meets.
@@ -240,13 +303,12 @@ func largestFactor[T gemm.Float](blocks []*kron.Block[T]) int {
 
 // Close stops what the runtime started; the engine given to New stays open.
 func (r *Runtime[T]) Close() {
+	if r.shadow != nil {
+		r.shadow.close()
+	}
 	for _, w := range append(r.workers, r.wide) {
-		if w == nil {
-			continue
-		}
-		w.solver.Close()
-		if w.own != nil {
-			w.own.Close()
+		if w != nil {
+			w.close()
 		}
 	}
 	r.workers, r.wide = nil, nil
@@ -258,10 +320,16 @@ func (r *Runtime[T]) Close() {
 // parameters have taken the step, with the roots or bases that were in use.
 func (r *Runtime[T]) Step(step int64, lr float64) error {
 	r.lr = lr
+	if r.shadow != nil {
+		r.shadow.clock.tick(time.Now())
+	}
 	for _, u := range r.alone {
-		r.wide.step(u, lr)
+		r.stepUnit(r.wide, u)
 	}
 	r.eng.Run(len(r.queue), (*queued[T])(r))
+	if r.shadow != nil {
+		r.shadow.stepEnds()
+	}
 	if err := r.aux.Step(step, lr*or(r.opts.AuxLR, 1)); err != nil {
 		return err
 	}
@@ -279,7 +347,17 @@ func (r *Runtime[T]) Step(step int64, lr float64) error {
 type queued[T gemm.Float] Runtime[T]
 
 // Do implements [gemm.Task].
-func (q *queued[T]) Do(chunk, worker int) { q.workers[worker].step(q.queue[chunk], q.lr) }
+func (q *queued[T]) Do(chunk, worker int) {
+	(*Runtime[T])(q).stepUnit(q.workers[worker], q.queue[chunk])
+}
+
+func (r *Runtime[T]) stepUnit(w *worker[T], u *unit[T]) {
+	if r.shadow != nil {
+		r.shadowStep(w, u, r.lr)
+		return
+	}
+	w.step(u, r.lr)
+}
 
 // step runs one block's step with the refresh inside it.
 func (w *worker[T]) step(u *unit[T], lr float64) {

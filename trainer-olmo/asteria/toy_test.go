@@ -133,13 +133,21 @@ func (m *toyLM) train(t *testing.T, r *Runtime[float32], steps int, lr float64, 
 }
 
 // Field failure A8: one gradient ten thousand times too large, then normal ones:
-// 50 steps later the loss is within 5% of what it was, and no factor is broken.
+// 50 steps later the loss is within 5% of what it was, and no factor is broken. The same with
+// refreshes beside training, from the start on.
 func TestA08_GradientSpike(t *testing.T) {
+	for _, mode := range []Mode{Native, Asteria} {
+		spike(t, mode)
+	}
+}
+
+func spike(t *testing.T, mode Mode) {
+	t.Helper()
 	for _, m := range methods {
 		lm := newToyLM(81)
 		eng := gemm.New(1)
 		defer eng.Close()
-		o := Options{Method: m, Betas: [2]float64{0.9, 0.95}, Kron: kron.Options{Graft: kron.Graft{}}}
+		o := Options{Method: m, Betas: [2]float64{0.9, 0.95}, Kron: kron.Options{Graft: kron.Graft{}}, Mode: mode, Async: Async{LagStart: -1}}
 		r, err := New([]param.Param[float32]{lm.a, lm.b}, eng, o)
 		if err != nil {
 			t.Fatal(err)
@@ -149,16 +157,16 @@ func TestA08_GradientSpike(t *testing.T) {
 		lm.train(t, r, 150, 0.01, 1)
 		before := lm.loss()
 		if !(before < 0.8*start) {
-			t.Fatalf("%v: learned nothing: %g to %g", m, start, before)
+			t.Fatalf("%v, %v: learned nothing: %g to %g", mode, m, start, before)
 		}
 		lm.train(t, r, 1, 0.01, 1e4)
 		lm.train(t, r, 50, 0.01, 1)
 		if after := lm.loss(); !(after <= 1.05*before) {
-			t.Errorf("%v: loss %g before the spike, %g after 50 steps", m, before, after)
+			t.Errorf("%v, %v: loss %g before the spike, %g after 50 steps", mode, m, before, after)
 		}
 		for _, h := range r.Health() {
 			if h.Failed != 0 {
-				t.Errorf("%v: %s failed %d times", m, h.Block, h.Failed)
+				t.Errorf("%v, %v: %s failed %d times", mode, m, h.Block, h.Failed)
 			}
 		}
 	}

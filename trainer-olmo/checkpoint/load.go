@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/asteria-runtime/asteria/trainer-olmo/param"
 )
@@ -177,7 +178,8 @@ func (c *Checkpoint) Weights(dst []Tensor) error {
 // Optimizer fills the optimizer's state, with the rules of Weights.
 func (c *Checkpoint) Optimizer(dst []param.Section) error { return c.sections(optimizerFile, dst) }
 
-// Runtime fills the counters, with the rules of Weights.
+// Runtime fills the counters, with the rules of Weights. Beside counters they
+// hold the refreshes of a second-order method that wait for their adoption.
 func (c *Checkpoint) Runtime(dst []param.Section) error { return c.sections(runtimeFile, dst) }
 
 // Digest reads all state, checks it, and returns its digest, which is compared
@@ -210,4 +212,16 @@ func DigestDir(path string) (Digest, error) {
 		return Digest{}, err
 	}
 	return c.Digest()
+}
+
+// HasRuntime reports whether the checkpoint has a counter whose name begins with
+// prefix.
+func (c *Checkpoint) HasRuntime(prefix string) (found bool, err error) {
+	err = c.with(runtimeFile, func(in *container) error {
+		for _, e := range in.entries {
+			found = found || strings.HasPrefix(e.name, prefix)
+		}
+		return nil
+	})
+	return found, err
 }

@@ -30,6 +30,7 @@ func (o *Optimizer) DecayRule() optim.DecayRule {
 func (c *Config) AsteriaOptions() (asteria.Options, error) {
 	o, err := c.Optimizer.options()
 	o.MemoryLimit = int64(c.Tiers.Device)
+	o.Mode, o.Async = c.async()
 	return o, err
 }
 
@@ -66,7 +67,7 @@ func (o *Optimizer) options() (asteria.Options, error) {
 
 // negativeZero turns our "-1 = take the default, 0 = zero" into kron's "0 = take
 // the default, negative = zero".
-func negativeZero(v float64) float64 {
+func negativeZero[V float64 | int64](v V) V {
 	switch {
 	case v < 0:
 		return 0

@@ -2,11 +2,14 @@ package config
 
 import (
 	"reflect"
+	"runtime"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/asteria-runtime/asteria/invroot"
 	"github.com/asteria-runtime/asteria/kron"
+	"github.com/asteria-runtime/asteria/trainer-olmo/asteria"
 	"github.com/asteria-runtime/asteria/trainer-olmo/param"
 )
 
@@ -42,5 +45,30 @@ func TestTheRuntimesOptionsCarryTheKeys(t *testing.T) {
 	}
 	if o.NoDecay.Decays("x", param.Norm) || o.NoDecay.Decays("x", param.Embedding) || !o.NoDecay.Decays("x", param.Head) {
 		t.Errorf("weight decay of the roles: %+v", o.NoDecay)
+	}
+}
+
+func TestTheRuntimesKeysReachTheRuntime(t *testing.T) {
+	c := mustParse(t, base, "optimizer.name=soap", "train.threads=1",
+		"runtime={mode: asteria, staleness: 7, lag: 0, lag_start: -1, adopt: ready, workers: 3, job_timeout: 2m}")
+	o, err := c.AsteriaOptions()
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := o.Async
+	if o.Mode != asteria.Asteria || a.Staleness != 7 || a.Lag != -1 || a.LagStart != 0 || a.Adopt != asteria.Ready || a.Workers != 3 || a.JobTimeout != 2*time.Minute {
+		t.Errorf("got %v %+v", o.Mode, a)
+	}
+	if c.RefreshWorkers() != 3 || a.Paced != (runtime.NumCPU() < 4) || a.Paced == (a.Nice > 0) {
+		t.Errorf("%d workers, paced %v, nice %d", c.RefreshWorkers(), a.Paced, a.Nice)
+	}
+	c = mustParse(t, base, "optimizer.name=soap", "runtime={mode: asteria, staleness: 0}")
+	if o, _ := c.AsteriaOptions(); o.Async.Staleness != -1 || o.Async.Lag != 0 || c.RefreshWorkers() < 1 {
+		t.Errorf("got %+v, %d workers", o.Async, c.RefreshWorkers())
+	}
+	for _, none := range []string{"runtime.mode=native", "optimizer.name=adamw"} {
+		if n := mustParse(t, base, "optimizer.name=soap", none).RefreshWorkers(); n != 0 {
+			t.Errorf("%s: %d workers", none, n)
+		}
 	}
 }

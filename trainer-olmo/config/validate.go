@@ -39,6 +39,7 @@ func (v *validator) config(c *Config) {
 	v.train(&c.Train, &c.Data)
 	v.scheduler(&c.Scheduler, &c.Optimizer)
 	v.optimizer(&c.Optimizer)
+	v.runtime(c)
 	v.notYet(c)
 	v.fail(c.SaveFolder == "", "save_folder", "is empty; set the run folder")
 	f := c.Data.InstanceFilter
@@ -130,19 +131,19 @@ func (v *validator) scheduler(s *Scheduler, o *Optimizer) {
 
 // notYet refuses values whose code does not exist yet, rather than ignore them.
 func (v *validator) notYet(c *Config) {
-	v.fail(c.Runtime.Mode == "asteria", "runtime.mode", "asteria (refreshes beside training) is not available in this version; allowed: native")
 	v.fail(c.Tiers.NVMe.Path != "", "tiers.nvme.path", "the NVMe tier is not available in this version; leave it empty")
 	v.fail(c.Tiers.NVMe.Size != 0, "tiers.nvme.size", "the NVMe tier is not available in this version; leave it 0")
 	v.fail(c.Tiers.Host != 0, "tiers.host", "the host tier is not available in this version; leave it 0 and set tiers.device")
 	v.fail(c.Parallel.Ranks > 1, "parallel.ranks", "%d ranks are not available in this version; allowed: 1", c.Parallel.Ranks)
-	v.fail(c.Runtime.Replay != "", "runtime.replay", "replaying an adoption log is not available in this version; leave it empty")
-	v.fail(c.Trace, "trace", "tracing is not available in this version; allowed: false")
 }
 
 // notices are hints about values that are allowed and probably not meant: keys of
 // the asynchronous mode that are set to something else than their default.
 func (c *Config) notices(set map[string]string) []string {
 	r, d := c.Runtime, Default().Runtime
+	if r.Mode == "asteria" {
+		return nil
+	}
 	var out []string
 	for _, k := range []struct {
 		key     string

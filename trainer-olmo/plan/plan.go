@@ -223,8 +223,8 @@ func (p *Plan) add(class string, bytes int64, what string, estimate bool) {
 	}
 }
 
-// optimizerMemory adds the optimizer's classes and returns the bytes of its
-// persistent state.
+// optimizerMemory adds the optimizer's classes and returns the bytes that
+// a checkpoint holds of it.
 func (p *Plan) optimizerMemory(c *config.Config) (int64, error) {
 	if !c.Optimizer.SecondOrder() {
 		moments, what := int64(2), "first and second"
@@ -270,7 +270,7 @@ func (p *Plan) optimizerMemory(c *config.Config) (int64, error) {
 		}
 		p.add(class.name, n, class.what, class.key == asteria.ClassSolver)
 	}
-	return persistent, a.Check(o.MemoryLimit)
+	return persistent + a.Pending, a.Check(o.MemoryLimit)
 }
 
 // tensors copies the runtime's lines in the model's order.
@@ -281,7 +281,7 @@ func (p *Plan) tensors(a asteria.Plan) {
 	}
 	for _, t := range p.Model.Shapes() {
 		l := byName[t.Name]
-		p.Tensors = append(p.Tensors, Tensor{t.Name, t.Shape, l.Method, l.Blocks, 2 * elem * t.Len(), l.Total()})
+		p.Tensors = append(p.Tensors, Tensor{t.Name, t.Shape, l.Method, l.Blocks, 2 * elem * t.Len(), l.Total() - l.Bytes[asteria.ClassJobs]})
 	}
 }
 

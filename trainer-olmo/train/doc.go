@@ -28,6 +28,9 @@
 //	                 OLMo-core; evaluations are in the object of their step
 //	health.json      state of the optimizer's blocks at the last save
 //	checkpoints/     see package checkpoint
+//	adoptions.jsonl  with refreshes beside training: what was adopted when, which
+//	                 runtime.replay repeats
+//	trace.json       on request: a Chrome trace of the last process
 //	run.lock         held while a process trains here
 //
 // A run continues from the newest checkpoint of its folder; lines of metrics.jsonl
@@ -38,6 +41,11 @@
 // threads is what the user says; another size of the global batch keeps the place
 // in the data. Another kernel set or build is warned of, because the last bits
 // may differ.
+//
+// With runtime.mode asteria, refreshes run beside training. A save waits for those
+// on their way and stores their results, so that a resumed run adopts them at the
+// step that was planned. When the context ends, refreshes that keep the run from
+// saving are given up after some seconds.
 //
 // Step times cover data, forward, backward and update. Evaluations and saves are
 // outside of them and have metrics of their own. The first step of a process is

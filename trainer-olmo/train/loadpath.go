@@ -48,6 +48,11 @@ func (r *run[T]) loadCheckpoint(c *checkpoint.Checkpoint) error {
 		if err := c.Optimizer(r.stepper.sections()); err != nil {
 			return err
 		}
+		counted := r.failedSaves[0] // of this run, not of the other one
+		if err := r.restoreRuntime(c); err != nil {
+			return err
+		}
+		r.failedSaves[0] = counted
 	}
 	if o.LoadTrainer {
 		if err := r.compatible(c); err != nil {

@@ -7,13 +7,22 @@ import (
 	"math"
 	"time"
 
+	"github.com/asteria-runtime/asteria/hooks"
 	"github.com/asteria-runtime/asteria/trainer-olmo/config"
 )
 
 // loop trains until the run or the context ends.
 func (r *run[T]) loop(ctx context.Context) error {
 	defer r.meter.done()
-	if h := r.opts.Hooks; h != nil {
+	defer r.hurry(ctx)()
+	h := r.opts.Hooks
+	if r.trace != nil {
+		if h == nil {
+			h = new(hooks.Schedule)
+		}
+		defer r.trace.watch(h)()
+	}
+	if h != nil {
 		r.stepper.firing = &firing{ctx: ctx, hooks: h}
 	}
 	if err := r.atStart(ctx); err != nil {
@@ -102,6 +111,10 @@ func (r *run[T]) after(ctx context.Context, st *stepStats, first bool) error {
 	if err := r.metrics.end(); err != nil {
 		return err
 	}
+	if err := r.adoptions.flush(); err != nil {
+		return err
+	}
+	r.warnOfLoad()
 	r.show(st, first)
 	return r.saveIfDue()
 }
@@ -197,6 +210,16 @@ func (r *run[T]) recordBlocks() {
 	m.int(mAge, t.AgeMax)
 	m.int(mRefreshed, t.Refreshes)
 	m.int(mRefFailed, t.Failed)
+	if r.adoptions != nil {
+		m.int(mInFlight, t.InFlight)
+		m.int(mBacklog, int64(t.Backlog))
+		m.int(mLateMax, t.AdoptedAfter)
+		m.int(mCoalesced, t.Coalesced)
+		m.int(mAbandoned, t.Abandoned)
+		m.num(mBarrier, (t.Waited - r.waited).Seconds())
+		m.num(mWorkers, (t.WorkersBusy - r.busy).Seconds())
+		r.waited, r.busy = t.Waited, t.WorkersBusy
+	}
 	if aux := r.cfg.Optimizer.AuxLR; aux > 0 {
 		m.num(mAuxLR, r.stepper.sched.LR(r.stepper.pos.Step)*aux/r.cfg.Optimizer.LR)
 	}
@@ -239,6 +262,9 @@ func (r *run[T]) show(st *stepStats, first bool) {
 func (r *run[T]) save(ephemeral bool) error {
 	r.endSave(r.store.Wait())
 	start := time.Now()
+	if err := r.settle(); err != nil {
+		return err
+	}
 	r.saveStart = start
 	st := r.state()
 	st.Ephemeral = ephemeral
@@ -286,6 +312,9 @@ func (r *run[T]) finish() error {
 	kept := pos.Step == r.saved && !r.temporary
 	if r.cfg.Checkpoint.NoFinal && !r.interrupted && pos.Step == r.total || kept || pos.Step == r.started {
 		return nil
+	}
+	if err := r.settle(); err != nil {
+		return err
 	}
 	if err := r.store.SaveAsync(r.state()); err != nil {
 		return err

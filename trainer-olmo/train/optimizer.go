@@ -4,13 +4,14 @@ import (
 	"fmt"
 
 	"github.com/asteria-runtime/asteria/gemm"
+	"github.com/asteria-runtime/asteria/trainer-olmo/asteria"
 	"github.com/asteria-runtime/asteria/trainer-olmo/config"
 	"github.com/asteria-runtime/asteria/trainer-olmo/optim"
 	"github.com/asteria-runtime/asteria/trainer-olmo/param"
 )
 
 // newOptimizer builds the optimizer that the configuration names.
-func newOptimizer[T gemm.Float](c *config.Config, params []param.Param[T], eng *gemm.Engine) (param.Optimizer, error) {
+func newOptimizer[T gemm.Float](c *config.Config, params []param.Param[T], eng *gemm.Engine, obs asteria.Observer) (param.Optimizer, error) {
 	o := &c.Optimizer
 	switch o.Name {
 	case "adamw":
@@ -26,7 +27,7 @@ func newOptimizer[T gemm.Float](c *config.Config, params []param.Param[T], eng *
 		}
 		return optim.NewLionW(params, opts), nil
 	}
-	return newSecondOrder(c, params, eng)
+	return newSecondOrder(c, params, eng, obs)
 }
 
 // clipOptions are the bounds of the gradient norm.

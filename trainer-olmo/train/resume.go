@@ -32,9 +32,8 @@ func (r *run[T]) resume() error {
 	if err := r.stepper.restore(c); err != nil {
 		return err
 	}
-	if err := c.Runtime(r.state().Runtime); err != nil {
-		// Counters never change a result; a run goes on without them.
-		r.log.Warn("train: the counters of the checkpoint were not read", "err", err)
+	if err := r.restoreRuntime(c); err != nil {
+		return err
 	}
 	r.rebase(c.Meta.Origin)
 	r.saved = r.stepper.pos.Step

@@ -10,7 +10,9 @@ import (
 	"runtime"
 	"time"
 
+	"github.com/asteria-runtime/asteria/coherreg"
 	"github.com/asteria-runtime/asteria/gemm"
+	"github.com/asteria-runtime/asteria/trainer-olmo/asteria"
 	"github.com/asteria-runtime/asteria/trainer-olmo/checkpoint"
 	"github.com/asteria-runtime/asteria/trainer-olmo/checkpoint/safetensors"
 	"github.com/asteria-runtime/asteria/trainer-olmo/config"
@@ -71,6 +73,11 @@ type run[T gemm.Float] struct {
 	snapSeconds      float64
 	failedSaves      []int64 // [0] is the number of saves that failed
 	interrupted      bool
+	adoptions        *adoptionLog  // nil without refreshes beside training
+	trace            *trace        // nil: none
+	toldLoad         bool          // that the workers cannot keep up
+	loadStart        int64         // first step whose refreshes may be late, as far as known
+	waited, busy     time.Duration // of the totals, at the last record
 }
 
 // clock measures speed; the first step of a process does not count.
@@ -98,6 +105,11 @@ func (r *run[T]) open(open sources) (err error) {
 	}
 	if err := r.length(); err != nil {
 		return err
+	}
+	if c.Trace {
+		if r.trace, err = openTrace(c.SaveFolder); err != nil {
+			return err
+		}
 	}
 	r.eng = gemm.New(threads(c))
 	if err := r.build(); err != nil {
@@ -155,7 +167,7 @@ func (r *run[T]) build() error {
 		microRows: max(1, int(c.Train.MicroBatchSize)/seq), maxNonFinite: int64(c.Train.MaxNonFinite),
 	}
 	r.stepper = s
-	if s.opt, err = newOptimizer(c, s.params, r.eng); err != nil {
+	if s.opt, err = newOptimizer(c, s.params, r.eng, r.observer()); err != nil {
 		return err
 	}
 	if s.skip, err = newSkipRule(c); err != nil {
@@ -195,6 +207,12 @@ func (r *run[T]) openFolder() (err error) {
 	if r.metrics, err = openMetrics(folder, r.stepper.pos.Step); err != nil {
 		return err
 	}
+	if len(r.pending()) > 0 {
+		pos := &r.stepper.pos
+		if r.adoptions, err = openAdoptions(folder, pos.Step-pos.Skipped-pos.NonFinite); err != nil {
+			return err
+		}
+	}
 	r.meter = newMeter(r.opts.Out, r.opts.Live, r.stop)
 	r.started = r.stepper.pos.Step
 	if r.started < r.stop {
@@ -207,8 +225,22 @@ func (r *run[T]) openFolder() (err error) {
 func (r *run[T]) state() checkpoint.State {
 	st := r.stepper.state()
 	st.Origin, st.Config, st.ModelConfig = r.origin, r.yaml, r.hf
-	st.Runtime = []param.Section{{Name: "saves_failed", I64: r.failedSaves}}
+	st.Runtime = append(r.counters(), r.pending()...)
 	return st
+}
+
+// counters are the part of the state that never changes a result.
+func (r *run[T]) counters() []param.Section {
+	return []param.Section{{Name: "saves_failed", I64: r.failedSaves}}
+}
+
+// observer is what the runtime tells of its refreshes.
+func (r *run[T]) observer() asteria.Observer {
+	o := asteria.Observer{Adopted: func(a coherreg.Adoption) { r.adoptions.add(a) }}
+	if r.trace != nil {
+		o.Refreshed, o.Waited = r.trace.refreshed, r.trace.waited
+	}
+	return o
 }
 
 // close ends everything that was begun, also after a failure halfway.
@@ -228,6 +260,7 @@ func (r *run[T]) close() error {
 	if r.eng != nil {
 		r.eng.Close()
 	}
+	errs = append(errs, r.adoptions.close(), r.trace.close())
 	if r.metrics != nil {
 		errs = append(errs, r.metrics.close())
 	}

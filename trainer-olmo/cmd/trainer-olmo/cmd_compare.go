@@ -50,7 +50,7 @@ func runCompare(ctx context.Context, e *env) error {
 				fmt.Fprintf(e.err, "note: %s\n", n)
 			}
 		}
-		setProcs(threads(r.Config), r.Config.Runtime.Workers)
+		setProcs(threads(r.Config), r.Config.RefreshWorkers())
 		fmt.Fprintf(e.err, "run %d of %d: %s\n", i+1, len(c.Runs), r.Config.RunName)
 		res, err := train.Run(ctx, r.Config, trainOptions(e.err))
 		if err != nil {

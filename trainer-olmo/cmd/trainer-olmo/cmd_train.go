@@ -33,7 +33,7 @@ func runTrain(ctx context.Context, e *env) error {
 		return err
 	}
 	tellNotices(e.err, c)
-	setProcs(threads(c), c.Runtime.Workers)
+	setProcs(threads(c), c.RefreshWorkers())
 	res, err := train.Run(ctx, c, trainOptions(e.err))
 	if err != nil {
 		return err

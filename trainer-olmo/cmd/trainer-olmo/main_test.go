@@ -108,7 +108,7 @@ func TestAMistakeIsOneLineAndExitStatus2(t *testing.T) {
 		{[]string{"plan", "-q"}, "plan: unknown flag -q (try trainer-olmo plan --help)"},
 		{[]string{"train"}, "train: too few arguments; usage: trainer-olmo train CONFIG"},
 		{[]string{"train", good, "extra"}, `train: unexpected argument "extra"; usage: trainer-olmo train CONFIG`},
-		{[]string{"train", good, "runtime.mode=asteria"}, `override "runtime.mode=asteria": runtime.mode: asteria (refreshes beside training) is not available in this version; allowed: native`},
+		{[]string{"train", good, "runtime={mode: asteria, lag: 6}"}, `override "runtime={mode: asteria, lag: 6}": runtime.lag: 6 is above runtime.staleness 5`},
 		{[]string{"compare", good}, good + ": compare: is not set; it lists the runs to compare"},
 		{[]string{"doctor", "me"}, `doctor: unexpected argument "me"; usage: trainer-olmo doctor`},
 		{[]string{"inspect", good, "--step", "x"}, `inspect: invalid argument "x" for "--step" flag: must be an integer`},

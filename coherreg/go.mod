@@ -1,0 +1,3 @@
+module github.com/asteria-runtime/asteria/coherreg
+
+go 1.25.0

@@ -1,0 +1,445 @@
+package nvmepage
+
+import (
+	"context"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"path/filepath"
+	"slices"
+	"sync"
+	"sync/atomic"
+)
+
+// growStep is by how much a data file grows at least, where the drive has room.
+const growStep = 64 << 20
+
+// drive is one path's part of a store.
+type drive struct {
+	folder *folder
+	file   File
+	name   string // of the data file
+	space  extents
+}
+
+// entry is one confirmed version of an object. All fields but refs and dead are
+// immutable; those are guarded by Store.mu.
+type entry struct {
+	header
+	drive *drive
+	off   int64
+	refs  int  // loads in flight
+	dead  bool // replaced or dropped: its extent goes back with the last load
+}
+
+// Store keeps objects on drives. See the package comment.
+type Store struct {
+	opts    Options
+	id      uint64
+	align   int
+	direct  bool
+	engine  engine
+	staging *buffers // chunks, for memory that is not aligned
+	pages   *buffers // header pages
+	ops     sync.WaitGroup
+
+	mu      sync.Mutex
+	drives  []*drive
+	turn    int // which drive is asked first for the next extent
+	index   map[uint64]*entry
+	version uint64
+	stats   Stats
+	closed  bool
+
+	reads, writes, bytesRead, bytesWritten atomic.Int64
+}
+
+// Stats is a copy of a store's counters.
+type Stats struct {
+	Engine string // pool or io_uring
+	Direct bool   // past the page cache
+	Align  int    // bytes
+
+	Objects   int
+	Used      int64 // bytes of extents in use, padding and headers included
+	Allocated int64 // bytes of the data files
+
+	Reads, Writes           int64 // objects loaded and saved
+	BytesRead, BytesWritten int64 // logical bytes of those
+	Failed                  int64 // loads and saves that failed
+
+	StagingPeak int   // most staging buffers in use at once
+	Recovered   int   // objects taken over at Open
+	Torn        int   // pages that were not complete then
+	Reclaimed   int   // folders of dead stores that were removed
+	Corrupt     int64 // pages that did not check when loaded
+}
+
+// Open makes a store in opts.Paths, or takes one over with opts.Recover. It removes
+// what dead stores left there.
+func Open(opts Options) (*Store, error) {
+	opts = opts.withDefaults()
+	if err := opts.Validate(); err != nil {
+		return nil, err
+	}
+	s := &Store{opts: opts, index: map[uint64]*entry{}}
+	folders, err := s.settle()
+	if err != nil {
+		return nil, err
+	}
+	if err := s.start(folders); err != nil {
+		return nil, errors.Join(err, s.shut())
+	}
+	return s, nil
+}
+
+// settle claims a folder in every path and reclaims left-overs.
+func (s *Store) settle() ([]*folder, error) {
+	var mine []*folder
+	for i, path := range s.opts.Paths {
+		if slices.Contains(s.opts.Paths[:i], path) {
+			return nil, errors.Join(fmt.Errorf("nvmepage: path %s stands twice", path), abandonAll(mine))
+		}
+		f, err := s.settleIn(path)
+		if err != nil {
+			return nil, errors.Join(fmt.Errorf("nvmepage: path %s: %w", path, err), abandonAll(mine))
+		}
+		mine = append(mine, f)
+	}
+	return mine, nil
+}
+
+func abandonAll(folders []*folder) error {
+	var errs []error
+	for _, f := range folders {
+		errs = append(errs, f.remove())
+	}
+	return errors.Join(errs...)
+}
+
+func (s *Store) settleIn(path string) (mine *folder, err error) {
+	old, err := leftOvers(path, s.opts.Logger)
+	if err != nil {
+		return nil, err
+	}
+	for _, f := range old {
+		if s.opts.Recover && mine == nil {
+			mine = f
+			continue
+		}
+		if err := f.remove(); err != nil {
+			s.opts.Logger.Warn("left-over not removed", "folder", f.dir, "err", err)
+			continue
+		}
+		s.stats.Reclaimed++
+		s.opts.Logger.Info("left-over of a dead store removed", "folder", f.dir)
+	}
+	if mine != nil {
+		return mine, nil
+	}
+	return newFolder(path)
+}
+
+// start opens the data files, chooses the engine and recovers.
+func (s *Store) start(folders []*folder) error {
+	for _, f := range folders {
+		s.drives = append(s.drives, &drive{folder: f, name: filepath.Join(f.dir, dataName)})
+	}
+	id, err := hex.DecodeString(filepath.Base(folders[0].dir)[len(folderPrefix):])
+	if err != nil || len(id) != 8 {
+		return fmt.Errorf("nvmepage: folder %s: want %s and 16 hex digits", folders[0].dir, folderPrefix)
+	}
+	s.id = binary.BigEndian.Uint64(id)
+	if err := s.openFiles(); err != nil {
+		return err
+	}
+	if err := s.startEngine(); err != nil {
+		return err
+	}
+	s.staging = newBuffers(s.opts.Staging, s.opts.Chunk, s.align)
+	s.pages = newBuffers(s.opts.Depth, s.align, s.align)
+	if s.opts.Recover {
+		return s.recover()
+	}
+	return nil
+}
+
+// openFiles opens every data file, all direct or all buffered, and settles the
+// alignment: the largest that any drive needs.
+func (s *Store) openFiles() error {
+	s.direct = !s.opts.Buffered
+	for i := 0; i < len(s.drives); i++ {
+		f, err := s.openFile(s.drives[i].name)
+		if err != nil && s.direct {
+			s.opts.Logger.Warn("direct I/O refused; the page cache is used", "file", s.drives[i].name, "err", err)
+			s.direct = false
+			f, err = s.openFile(s.drives[i].name)
+		}
+		if err != nil {
+			return fmt.Errorf("nvmepage: open %s: %w", s.drives[i].name, err)
+		}
+		s.drives[i].file = f
+	}
+	s.align = s.opts.Align
+	if s.align == 0 {
+		for _, d := range s.drives {
+			s.align = max(s.align, directAlign(d.file))
+		}
+	}
+	s.opts.Chunk = int(roundUp(int64(s.opts.Chunk), int64(s.align)))
+	return nil
+}
+
+func (s *Store) openFile(name string) (File, error) {
+	if s.opts.Open != nil {
+		return s.opts.Open(name, s.direct)
+	}
+	return OpenFile(name, s.direct)
+}
+
+func (s *Store) startEngine() (err error) {
+	if s.opts.Engine != Pool && s.opts.Open == nil {
+		if s.engine, err = newUringEngine(s.opts.Depth); err == nil {
+			return nil
+		}
+		if s.opts.Engine == Uring {
+			return err
+		}
+		s.opts.Logger.Info("io_uring is not available; a pool of goroutines is used", "err", err)
+	}
+	if s.opts.Engine == Uring {
+		return fmt.Errorf("nvmepage: io_uring serves the system's own files only")
+	}
+	s.engine = newPoolEngine(s.opts.Depth)
+	return nil
+}
+
+// begin admits an operation, or refuses it after Close.
+func (s *Store) begin() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return ErrClosed
+	}
+	s.ops.Add(1)
+	return nil
+}
+
+// reserve gives an object's new version its number and an extent.
+func (s *Store) reserve(id uint64, length int64) (*entry, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.version++
+	e := &entry{header: header{Store: s.id, ID: id, Version: s.version, Length: length, Align: uint32(s.align)}}
+	var errs []error
+	for range s.drives {
+		d := s.drives[s.turn]
+		s.turn = (s.turn + 1) % len(s.drives)
+		off, err := s.allocate(d, e.extent())
+		if err == nil {
+			e.drive, e.off = d, off
+			s.stats.Used += e.extent()
+			return e, nil
+		}
+		errs = append(errs, err)
+	}
+	return nil, errors.Join(errs...)
+}
+
+// allocate takes n bytes of a drive, growing its file if needed.
+func (s *Store) allocate(d *drive, n int64) (int64, error) {
+	if off, ok := d.space.take(n); ok {
+		return off, nil
+	}
+	need := d.space.need(n)
+	left := int64(1) << 62
+	if s.opts.Capacity > 0 {
+		left = s.opts.Capacity - s.stats.Allocated
+	}
+	if need > left {
+		return 0, fmt.Errorf("%w: %s: %d bytes asked for, %d of %d allocated", ErrFull, d.name, n, s.stats.Allocated, s.opts.Capacity)
+	}
+	step := max(need, min(roundUp(growStep, int64(s.align)), left/int64(s.align)*int64(s.align)))
+	err := d.file.Allocate(d.space.size, step)
+	if err != nil && step > need {
+		step = need
+		err = d.file.Allocate(d.space.size, step)
+	}
+	if err != nil {
+		return 0, fmt.Errorf("%w: grow %s by %d bytes: %w", ErrFull, d.name, step, err)
+	}
+	d.space.grow(step)
+	s.stats.Allocated += step
+	off, _ := d.space.take(n)
+	return off, nil
+}
+
+// giveBack returns an entry's extent. The caller holds mu.
+func (s *Store) giveBack(e *entry) {
+	e.drive.space.give(e.off, e.extent())
+	s.stats.Used -= e.extent()
+}
+
+// retire takes an entry out of use. The caller holds mu.
+func (s *Store) retire(e *entry) {
+	e.dead = true
+	if e.refs == 0 {
+		s.giveBack(e)
+	}
+}
+
+// lookup pins the version in force.
+func (s *Store) lookup(id uint64, length int64) (*entry, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	e, ok := s.index[id]
+	if !ok {
+		return nil, fmt.Errorf("%w: %d", ErrNotFound, id)
+	}
+	if length >= 0 && length != e.Length {
+		return nil, fmt.Errorf("%w: object %d has %d bytes, the buffer %d", ErrLength, id, e.Length, length)
+	}
+	e.refs++
+	return e, nil
+}
+
+func (s *Store) unpin(e *entry) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	e.refs--
+	if e.dead && e.refs == 0 {
+		s.giveBack(e)
+	}
+}
+
+// Len returns an object's length in bytes.
+func (s *Store) Len(id uint64) (int64, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	e, ok := s.index[id]
+	if !ok {
+		return 0, fmt.Errorf("%w: %d", ErrNotFound, id)
+	}
+	return e.Length, nil
+}
+
+// IDs lists the objects in ascending order.
+func (s *Store) IDs() []uint64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	ids := make([]uint64, 0, len(s.index))
+	for id := range s.index {
+		ids = append(ids, id)
+	}
+	slices.Sort(ids)
+	return ids
+}
+
+// Drop forgets an object and marks its page, so that no recovery finds it. Dropping
+// what is not there does nothing.
+func (s *Store) Drop(id uint64) error {
+	if err := s.begin(); err != nil {
+		return err
+	}
+	defer s.ops.Done()
+	s.mu.Lock()
+	e, ok := s.index[id]
+	if ok {
+		delete(s.index, id)
+		e.refs++ // until the mark is written, nobody may reuse the extent
+		s.retire(e)
+	}
+	s.mu.Unlock()
+	if !ok {
+		return nil
+	}
+	defer s.unpin(e)
+	page, err := s.pages.take(context.Background())
+	if err != nil {
+		return err
+	}
+	defer s.pages.give(page)
+	clear(page)
+	var w waiter
+	w.start(s, e, page, 0, true)
+	if err := w.wait(); err != nil {
+		return fmt.Errorf("nvmepage: drop %d: %w", id, err)
+	}
+	return nil
+}
+
+// Sync makes everything confirmed so far durable against a loss of power.
+func (s *Store) Sync() error {
+	if err := s.begin(); err != nil {
+		return err
+	}
+	defer s.ops.Done()
+	var errs []error
+	for _, d := range s.drives {
+		if err := d.file.Sync(); err != nil {
+			errs = append(errs, fmt.Errorf("nvmepage: sync %s: %w", d.name, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Stats returns a copy of the counters.
+func (s *Store) Stats() Stats {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	t := s.stats
+	t.Engine, t.Direct, t.Align, t.Objects = s.engine.name(), s.direct, s.align, len(s.index)
+	t.Reads, t.Writes = s.reads.Load(), s.writes.Load()
+	t.BytesRead, t.BytesWritten = s.bytesRead.Load(), s.bytesWritten.Load()
+	t.StagingPeak = s.staging.high()
+	return t
+}
+
+// Close waits for operations in flight and removes the store's folders.
+func (s *Store) Close() error { return s.end((*folder).remove) }
+
+// Abandon closes the store and leaves its folders, as a crash would: a later Open
+// with Recover takes them over.
+func (s *Store) Abandon() error { return s.end((*folder).abandon) }
+
+func (s *Store) end(leave func(*folder) error) error {
+	s.mu.Lock()
+	if s.closed {
+		s.mu.Unlock()
+		return nil
+	}
+	s.closed = true
+	s.mu.Unlock()
+	s.ops.Wait()
+	s.engine.close()
+	var errs []error
+	for _, d := range s.drives {
+		errs = append(errs, d.file.Close(), leave(d.folder))
+	}
+	return errors.Join(errs...)
+}
+
+// shut releases what a failed Open holds. Folders that were to be recovered stay.
+func (s *Store) shut() error {
+	if s.engine != nil {
+		s.engine.close()
+	}
+	leave := (*folder).remove
+	if s.opts.Recover {
+		leave = (*folder).abandon
+	}
+	var errs []error
+	for _, d := range s.drives {
+		if d.file != nil {
+			errs = append(errs, d.file.Close())
+		}
+		errs = append(errs, leave(d.folder))
+	}
+	return errors.Join(errs...)
+}
+
+func checksum(b []byte) uint32 { return crc32.Checksum(b, castagnoli) }
+
+func updateSum(sum uint32, b []byte) uint32 { return crc32.Update(sum, castagnoli, b) }

@@ -1,0 +1,11 @@
+//go:build !linux
+
+package nvmepage
+
+const directFlag = 0
+
+// Allocate makes the file long enough; without reservation a write may still meet
+// a full drive, and says so.
+func (f osFile) Allocate(off, n int64) error { return f.Truncate(off + n) }
+
+func directAlign(File) int { return 4096 }

@@ -1,0 +1,45 @@
+// Package tierctl decides which memory tier each object lives in, and moves it
+// there: a controller over ordered tiers with capacities, leases on what is in
+// use, and eviction by next use.
+//
+// # Tiers
+//
+// Tiers are ordered, fastest first. The first ones are addressable: their memory
+// comes from [Tier.Alloc]. The last one may be a [Backing], such as a page store on
+// NVMe, which objects must leave before they can be read. An object lives in
+// exactly one tier; one that was loaded from the backing and not changed since
+// keeps its copy there, so that its eviction costs no write.
+//
+// # Leases
+//
+// [Controller.Acquire] makes a group of objects addressable and holds them there
+// until [Lease.Release]; their bytes do not move meanwhile. A group is taken as a
+// whole or not at all, in the order of the calls. So goroutines that hold one
+// lease at a time cannot deadlock, however small the tiers are; a goroutine that
+// holds a lease must not ask for another.
+//
+// # Who goes
+//
+// Every use of an object is announced with its logical time ([Tick]): training is
+// periodic, so the next use of every object is known and evicting the one that is
+// needed last is optimal (Belady). [LRU] is there for what has no schedule. Ties go
+// to the smaller id. [Plan] is a pure function; the controller's own choices use
+// the same order.
+//
+// # When a tier fails
+//
+// An object leaves memory only after its write was confirmed. A write that fails
+// leaves it where it is, marks the tier degraded, lowers that tier's capacity to
+// what it holds, and is counted; from then on addressable tiers may exceed their
+// capacity rather than stop the run, and [Stats] says by how much. A read that
+// fails is returned by Acquire: there is no other copy to go on with.
+//
+// # Time
+//
+// No clock is read: ticks are arguments. Waiting is bounded by contexts.
+//
+// # Concurrency
+//
+// A Controller is safe for concurrent use. It starts one goroutine, which serves
+// prefetches and ends with Close.
+package tierctl

@@ -1,0 +1,213 @@
+package tierctl
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Lease holds a group of objects addressable. The zero value is ready for Acquire,
+// and so is a released one: reusing it saves allocations.
+type Lease struct {
+	c       *Controller
+	objects []*object
+	missed  int
+}
+
+// Len returns the number of objects in the group.
+func (l *Lease) Len() int { return len(l.objects) }
+
+// Bytes returns the memory of the group's i-th object, in the order of Acquire. It
+// does not move until Release and must not be used afterwards.
+func (l *Lease) Bytes(i int) []byte { return l.objects[i].mem.Bytes() }
+
+// Missed is the number of objects of the group that had to be fetched first.
+func (l *Lease) Missed() int { return l.missed }
+
+// Release ends the lease. dirty says that bytes of the group were written, so that
+// copies in the backing are out of date. A second Release panics.
+func (l *Lease) Release(dirty bool) {
+	c := l.c
+	if c == nil {
+		panic("tierctl: lease released twice")
+	}
+	l.c = nil
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, o := range l.objects {
+		o.leases--
+		o.dirty = o.dirty || dirty
+	}
+	c.changed.Broadcast()
+}
+
+// Acquire makes a group of distinct objects addressable and holds it in l. now is
+// the time of this use: what was announced for the objects with Expect at or before
+// now is forgotten, so announce the next use after the call. It waits, in the order
+// of the calls, until there is room; the goroutine must not hold another lease.
+func (c *Controller) Acquire(ctx context.Context, l *Lease, now Tick, ids ...uint64) error {
+	if l.c != nil {
+		panic("tierctl: lease in use")
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	l.objects, l.missed = l.objects[:0], 0
+	err := c.resolve(l, ids)
+	if err == nil && !c.takeResident(l) {
+		err = c.wait(ctx, l)
+	}
+	if err != nil {
+		return fmt.Errorf("tierctl: acquire %s: %w", describe(ids), err)
+	}
+	l.c = c
+	for _, o := range l.objects {
+		o.last = now
+		if o.next <= now {
+			o.next = Never
+		}
+	}
+	c.stats.Misses += int64(l.missed)
+	c.stats.Hits += int64(len(l.objects) - l.missed)
+	return nil
+}
+
+// describe lists ids for an error, without making the caller's slice escape.
+func describe(ids []uint64) string {
+	var b strings.Builder
+	for i, id := range ids {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		b.WriteString(strconv.FormatUint(id, 10))
+	}
+	return b.String()
+}
+
+// takeResident takes the leases when nobody waits and everything is addressable:
+// the ordinary case, without a wait or an allocation.
+func (c *Controller) takeResident(l *Lease) bool {
+	if len(c.tickets) > 0 || c.closed {
+		return false
+	}
+	for _, o := range l.objects {
+		if o.mem == nil || o.moving {
+			return false
+		}
+	}
+	for _, o := range l.objects {
+		o.leases++
+	}
+	return true
+}
+
+// wait takes the leases when it is this call's turn and there is room.
+func (c *Controller) wait(ctx context.Context, l *Lease) error {
+	stop := context.AfterFunc(ctx, func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.changed.Broadcast()
+	})
+	defer stop()
+	ticket := new(int)
+	c.tickets = append(c.tickets, ticket)
+	defer c.leave(ticket)
+	for {
+		if err := c.stopped(ctx); err != nil {
+			return err
+		}
+		if c.tickets[0] == ticket {
+			ready, err := c.bring(ctx, l)
+			if err != nil || ready {
+				return err
+			}
+			if c.atRest() {
+				return fmt.Errorf("%w: %s", ErrFull, c.fill()) // nobody will ever make room
+			}
+		}
+		c.changed.Wait()
+	}
+}
+
+// leave gives up a place in the queue of Acquire calls.
+func (c *Controller) leave(ticket *int) {
+	c.tickets = slices.DeleteFunc(c.tickets, func(t *int) bool { return t == ticket })
+	c.changed.Broadcast()
+}
+
+// atRest reports whether no object is leased or moving, so that nothing will change.
+func (c *Controller) atRest() bool {
+	for _, id := range c.ids {
+		if c.objects[id].held() {
+			return false
+		}
+	}
+	return true
+}
+
+func (c *Controller) stopped(ctx context.Context) error {
+	if c.closed {
+		return ErrClosed
+	}
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return nil
+}
+
+// resolve fills the group and refuses one that can never fit.
+func (c *Controller) resolve(l *Lease, ids []uint64) error {
+	var size, limit int64
+	for i, id := range ids {
+		o, ok := c.objects[id]
+		if !ok {
+			return fmt.Errorf("%w: %d", ErrUnknown, id)
+		}
+		if slices.Contains(ids[:i], id) {
+			return fmt.Errorf("object %d stands twice", id)
+		}
+		l.objects = append(l.objects, o)
+		size += o.size
+	}
+	for i := range c.tiers[:c.last+1] {
+		if c.tiers[i].Capacity == 0 {
+			return nil
+		}
+		limit += c.tiers[i].Capacity
+	}
+	if size > limit {
+		return fmt.Errorf("%w: %d bytes asked for, capacity %d", ErrFull, size, limit)
+	}
+	return nil
+}
+
+// bring makes the group addressable and takes the leases. It reports false when it
+// must wait for another goroutine. The lock is given up during transfers, so the
+// group is looked at again after each.
+func (c *Controller) bring(ctx context.Context, l *Lease) (ready bool, err error) {
+	for _, o := range l.objects {
+		o.leases++ // so that making room for one does not evict another
+	}
+	drop := func() {
+		for _, o := range l.objects {
+			o.leases--
+		}
+	}
+	for _, o := range l.objects {
+		if o.moving {
+			drop()
+			return false, nil
+		}
+		if o.mem != nil {
+			continue
+		}
+		ok, err := c.fetch(ctx, o, -1)
+		if err != nil || !ok {
+			drop()
+			return false, err
+		}
+		l.missed++
+	}
+	return true, nil
+}

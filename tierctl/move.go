@@ -1,0 +1,280 @@
+package tierctl
+
+import (
+	"context"
+	"errors"
+	"fmt"
+)
+
+// below returns the tier that objects of level are demoted to, nil for none.
+func (c *Controller) below(level int) *tier {
+	if level+1 >= len(c.tiers) {
+		return nil
+	}
+	return &c.tiers[level+1]
+}
+
+// fetch brings o from the backing into an addressable tier. It reports false when
+// there is no room now: everything there is leased or on its way. keepUntil is as in
+// Room. The lock is given up during transfers; o is marked moving meanwhile.
+func (c *Controller) fetch(ctx context.Context, o *object, keepUntil Tick) (ok bool, err error) {
+	o.moving = true
+	defer func() {
+		o.moving = false
+		c.changed.Broadcast()
+	}()
+	level, err := c.makeRoom(ctx, o.size, keepUntil)
+	if err != nil || level < 0 {
+		return false, err
+	}
+	t := &c.tiers[level]
+	c.account(o, level, +1) // reserve before the lock is given up
+	mem, err := c.load(ctx, o, t)
+	if err != nil {
+		c.account(o, level, -1)
+		return false, err
+	}
+	c.backing().objects--
+	o.mem, o.tier, o.dirty = mem, level, false
+	c.stats.Promoted++
+	c.stats.BytesPromoted += o.size
+	return true, nil
+}
+
+// makeRoom makes n bytes free in some addressable tier, the last one if possible,
+// and returns its index; -1 when that must wait for a lease or a move to end.
+func (c *Controller) makeRoom(ctx context.Context, n int64, keepUntil Tick) (level int, err error) {
+	for {
+		for level := c.last; level >= 0; level-- {
+			if c.tiers[level].fits(n) {
+				return level, nil
+			}
+		}
+		switch {
+		case c.evictOne(ctx, n, keepUntil):
+		case ctx.Err() != nil:
+			return -1, context.Cause(ctx)
+		case c.overcommit() && keepUntil < 0:
+			return c.last, nil
+		default:
+			return -1, nil
+		}
+	}
+}
+
+// evictOne demotes one object of a tier that could hold n bytes more without its
+// objects, from below and in the policy's order, and reports whether it could.
+func (c *Controller) evictOne(ctx context.Context, n int64, keepUntil Tick) bool {
+	for level := c.last; level >= 0; level-- {
+		victims, ok := Room(c.tiers[level].level(), c.listing(), level, n, c.opts.Policy, keepUntil)
+		if ok && c.demoteAny(ctx, victims) {
+			return true
+		}
+	}
+	return false
+}
+
+func (c *Controller) demoteAny(ctx context.Context, ids []uint64) bool {
+	for _, id := range ids {
+		if o := c.objects[id]; o != nil && !o.held() && o.mem != nil && c.demote(ctx, o) {
+			return true
+		}
+	}
+	return false
+}
+
+// overcommit reports whether memory may exceed its capacity: the tier below cannot
+// take what should leave, and stopping the run would lose more.
+func (c *Controller) overcommit() bool {
+	b := c.backing()
+	return b != nil && b.degraded
+}
+
+// load reads o from the backing, without the lock.
+func (c *Controller) load(ctx context.Context, o *object, t *tier) (Memory, error) {
+	b := c.backing()
+	c.mu.Unlock()
+	defer c.mu.Lock()
+	mem, err := t.alloc(o.size)
+	if err != nil {
+		return nil, fmt.Errorf("tier %s: object %d, %d bytes: %w", t.Name, o.id, o.size, err)
+	}
+	if err := b.Backing.Load(ctx, o.id, mem.Bytes()); err != nil {
+		return nil, errors.Join(fmt.Errorf("tier %s: read object %d: %w", b.Name, o.id, err), mem.Close())
+	}
+	return mem, nil
+}
+
+// demote moves o one tier down. It reports false when o stayed: no room below, or
+// its write failed, which is counted and marks the tier. The lock is given up
+// during a write; o is marked moving meanwhile.
+func (c *Controller) demote(ctx context.Context, o *object) bool {
+	from, t := o.tier, c.below(o.tier)
+	if t == nil || !c.roomBelow(ctx, o, t) {
+		return false
+	}
+	o.moving = true
+	defer func() {
+		o.moving = false
+		c.changed.Broadcast()
+	}()
+	move := c.copyDown
+	if t.Backing != nil {
+		move = c.save
+	}
+	if err := move(ctx, o, t); err != nil {
+		if ctx.Err() == nil {
+			c.degrade(t, o, err)
+		}
+		return false
+	}
+	c.account(o, from, -1)
+	o.tier = from + 1
+	c.stats.Demoted++
+	c.stats.BytesDemoted += o.size
+	return true
+}
+
+// roomBelow makes room for o in t and reports whether there is. An addressable tier
+// demotes its own objects for that. In the backing an object keeps its space while
+// it has a copy there; copies of objects that are in memory anyway are given up when
+// space is short.
+func (c *Controller) roomBelow(ctx context.Context, o *object, t *tier) bool {
+	switch {
+	case t.Backing == nil:
+		return c.roomAt(ctx, o)
+	case o.backed:
+		return true
+	}
+	for _, id := range c.ids {
+		if t.fits(o.size) {
+			break
+		}
+		if other := c.objects[id]; other.backed && other.mem != nil && !other.moving {
+			c.forget(other, t)
+		}
+	}
+	return t.fits(o.size)
+}
+
+// roomAt makes room for o in the addressable tier below it.
+func (c *Controller) roomAt(ctx context.Context, o *object) bool {
+	o.moving = true // keeps o from being chosen itself
+	defer func() {
+		o.moving = false
+		c.changed.Broadcast()
+	}()
+	level := o.tier + 1
+	t := &c.tiers[level]
+	for !t.fits(o.size) {
+		victims, ok := Room(t.level(), c.listing(), level, o.size, c.opts.Policy, -1)
+		if !ok || !c.demoteAny(ctx, victims) {
+			return false
+		}
+	}
+	return true
+}
+
+// forget gives up the backing's copy of an object that is in memory.
+func (c *Controller) forget(o *object, t *tier) {
+	o.backed, o.dirty = false, true
+	t.used -= o.size
+	if err := t.Backing.Drop(o.id); err != nil {
+		c.opts.Logger.Warn("copy was not dropped", "tier", t.Name, "block", o.id, "err", err)
+	}
+}
+
+// save writes o to the backing unless its copy there is current, and gives the
+// memory back after the write was confirmed, never before.
+func (c *Controller) save(ctx context.Context, o *object, t *tier) error {
+	if o.backed && !o.dirty {
+		c.stats.WritesSaved++
+	} else if err := c.write(ctx, o, t); err != nil {
+		return err
+	}
+	mem := o.mem
+	o.mem = nil
+	t.objects++
+	if err := mem.Close(); err != nil {
+		c.opts.Logger.Warn("memory was not given back", "block", o.id, "err", err)
+	}
+	return nil
+}
+
+// write reserves o's space in the backing and writes it, without the lock.
+func (c *Controller) write(ctx context.Context, o *object, t *tier) error {
+	if !o.backed {
+		t.used += o.size
+		t.peak = max(t.peak, t.used)
+	}
+	c.mu.Unlock()
+	err := t.Backing.Save(ctx, o.id, o.mem.Bytes())
+	c.mu.Lock()
+	if err != nil {
+		if !o.backed {
+			t.used -= o.size
+		}
+		return err
+	}
+	o.backed, o.dirty = true, false
+	return nil
+}
+
+// copyDown moves o's bytes to the memory of an addressable tier.
+func (c *Controller) copyDown(_ context.Context, o *object, t *tier) error {
+	mem, err := t.alloc(o.size)
+	if err != nil {
+		return err
+	}
+	copy(mem.Bytes(), o.mem.Bytes())
+	old := o.mem
+	o.mem = mem
+	c.account(o, o.tier+1, +1)
+	return old.Close()
+}
+
+// degrade marks a tier whose write failed and takes its present content as its
+// limit, so that planners send nothing more.
+func (c *Controller) degrade(t *tier, o *object, err error) {
+	t.failures++
+	t.limit, t.capped = t.used, true
+	if !t.degraded {
+		t.degraded = true
+		c.opts.Logger.Warn("tier degraded: what should leave memory stays there", "tier", t.Name, "block", o.id, "bytes", o.size, "err", err)
+	}
+}
+
+// Apply carries out moves, such as those of Plan. Objects that are in use or not
+// where the move starts are left alone. It returns the number of moves made.
+func (c *Controller) Apply(ctx context.Context, moves []Move) (int, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	made := 0
+	for _, m := range moves {
+		if err := c.stopped(ctx); err != nil {
+			return made, err
+		}
+		o, ok := c.objects[m.ID]
+		if !ok {
+			return made, fmt.Errorf("%w: %d", ErrUnknown, m.ID)
+		}
+		if o.tier != m.From || m.To != m.From+1 || o.held() {
+			continue
+		}
+		if c.demote(ctx, o) {
+			made++
+		}
+	}
+	return made, nil
+}
+
+// Rebalance plans and applies in one call: it demotes what the pressure of the
+// system, if any, wants gone.
+func (c *Controller) Rebalance(ctx context.Context) (int, error) {
+	reserve := 0.0
+	if c.opts.Pressure != nil {
+		reserve = min(max(c.opts.Pressure(), 0), 1)
+	}
+	levels, objects := c.Snapshot()
+	return c.Apply(ctx, Plan(levels, objects, c.opts.Policy, reserve))
+}

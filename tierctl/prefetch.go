@@ -1,0 +1,74 @@
+package tierctl
+
+import "context"
+
+// Prefetch asks that objects be made addressable soon, in this order. It never
+// waits: a hint for which there is no place in the queue is dropped and counted,
+// and so is one for which, when its turn comes, no room can be made without
+// evicting what is needed earlier. It returns the number of hints taken.
+func (c *Controller) Prefetch(ids ...uint64) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	taken := 0
+	for _, id := range ids {
+		o, ok := c.objects[id]
+		switch {
+		case !ok || c.closed || o.mem != nil || o.hinted || o.moving:
+			continue
+		case len(c.queue) >= c.opts.Queue:
+			c.stats.HintsDropped++
+			continue
+		}
+		o.hinted = true
+		c.queue = append(c.queue, id)
+		taken++
+	}
+	if taken > 0 {
+		select {
+		case c.tasks <- struct{}{}:
+		default: // the server is awake already
+		}
+	}
+	return taken
+}
+
+// serveHints is the prefetch goroutine.
+func (c *Controller) serveHints() {
+	for range c.tasks {
+		for c.serveHint() {
+		}
+	}
+}
+
+// serveHint takes one hint and reports whether there was one.
+func (c *Controller) serveHint() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed || len(c.queue) == 0 {
+		return false
+	}
+	o := c.objects[c.queue[0]]
+	c.queue = c.queue[1:]
+	o.hinted = false
+	if o.mem != nil || o.moving {
+		return true // somebody else brought it meanwhile
+	}
+	if limit := c.opts.Staging; limit > 0 && c.staged+o.size > limit && c.staged > 0 {
+		c.stats.HintsDropped++
+		return true
+	}
+	c.staged += o.size
+	c.stats.StagingPeak = max(c.stats.StagingPeak, c.staged)
+	ok, err := c.fetch(context.Background(), o, o.next)
+	c.staged -= o.size
+	switch {
+	case err != nil:
+		// The object stays where it is; whoever leases it gets the error.
+		c.opts.Logger.Warn("prefetch failed", "block", o.id, "err", err)
+	case !ok:
+		c.stats.HintsDropped++
+	default:
+		c.stats.Prefetched++
+	}
+	return true
+}

@@ -1,0 +1,7 @@
+package tierctltest
+
+import "testing"
+
+func TestMemoryConforms(t *testing.T) {
+	Run(t, func(*testing.T) Backing { return &Memory{} })
+}

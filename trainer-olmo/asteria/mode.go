@@ -1,0 +1,131 @@
+package asteria
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/asteria-runtime/asteria/coherreg"
+)
+
+// Mode says where refreshes run.
+type Mode uint8
+
+const (
+	// Native runs each refresh inside the step in which it is due.
+	Native Mode = iota
+	// Asteria runs refreshes beside training and adopts them later.
+	Asteria
+)
+
+var modeNames = [...]string{"native", "asteria"}
+
+// String returns the word used in configuration files.
+func (m Mode) String() string {
+	if int(m) < len(modeNames) {
+		return modeNames[m]
+	}
+	return fmt.Sprintf("mode(%d)", uint8(m))
+}
+
+// Adopt says when a finished refresh is taken into use.
+type Adopt uint8
+
+const (
+	// Scheduled adopts exactly Async.Lag steps after the snapshot: the run
+	// repeats to the bit.
+	Scheduled Adopt = iota
+	// Ready adopts at the first opportunity after the refresh has ended: the
+	// results are fresher, and repeat only by Async.Replay.
+	Ready
+)
+
+var adoptNames = [...]string{"scheduled", "ready"}
+
+// String returns the word used in configuration files.
+func (a Adopt) String() string {
+	if int(a) < len(adoptNames) {
+		return adoptNames[a]
+	}
+	return fmt.Sprintf("adopt(%d)", uint8(a))
+}
+
+// Async configures the mode [Asteria]; the mode [Native] ignores it. Steps are
+// counted as the blocks count gradients, from 1.
+type Async struct {
+	// Staleness is the budget in steps: no step runs with a refresh that has been
+	// due for longer and is not adopted. 0 means 5, negative means none, which is
+	// the native optimizer bit for bit.
+	Staleness int64
+	// Lag is the number of steps from snapshot to adoption with Scheduled, at
+	// most Staleness and at most the refresh interval. 0 means the smaller of the
+	// two, negative means none.
+	Lag int64
+	// LagStart is the first step whose refreshes may be adopted late: early in
+	// training the bases turn fast, and a late one costs loss. 0 means five refresh
+	// intervals, negative means from the start.
+	LagStart int64
+	// Adopt says when results are taken into use.
+	Adopt Adopt
+	// Replay repeats the adoptions of an earlier run, whatever the mode of
+	// adoption that made them; see [Observer.Adopted]. Not nil turns it on.
+	Replay []coherreg.Adoption
+
+	// Workers is the number of refreshes that run at once, each on a thread of
+	// its own; 0 means 1. It changes no result.
+	Workers int
+	// Nice is added to the nice value of the workers' threads, 0 to 19: right
+	// where there are spare cores, and starving the workers where there are none.
+	Nice int
+	// Paced hands the refreshes to the workers evenly over the steps until they
+	// are needed, in place of all at once: for machines without a spare core.
+	Paced bool
+	// JobTimeout counts a refresh that takes longer as failed, and gives up its
+	// worker and its memory; 0 means never. A run in which that happens repeats
+	// only by Replay.
+	JobTimeout time.Duration
+	// Observer is told what happens beside the step.
+	Observer Observer
+}
+
+// Observer receives what happens beside the step; nil functions are skipped. They
+// are called on several goroutines and must not call the runtime.
+type Observer struct {
+	// Adopted is told of every refresh that an adoption point resolved, after the
+	// step, in the order of blocks: the log that Async.Replay takes.
+	Adopted func(coherreg.Adoption)
+	// Refreshed is told of every refresh that ended, on a worker (counted from
+	// 1), or inside the step (worker 0).
+	Refreshed func(block string, worker int, start time.Time, d time.Duration)
+	// Waited is told of every adoption point that had to wait for a worker.
+	Waited func(block string, start time.Time, d time.Duration)
+}
+
+// staleness is the budget in steps.
+func (a Async) staleness() int64 { return max(0, or(a.Staleness, 5)) }
+
+// lag is the delay of scheduled adoptions, for an interval of so many steps.
+func (a Async) lag(every int64) int64 {
+	return max(0, or(a.Lag, min(a.staleness(), every)))
+}
+
+// lagStart is the first step whose refreshes may be late.
+func (a Async) lagStart(every int64) int64 { return max(0, or(a.LagStart, 5*every)) }
+
+// validate reports every fault, given the refresh interval.
+func (a Async) validate(every int64) error {
+	var errs []error
+	bad := func(cond bool, format string, args ...any) {
+		if cond {
+			errs = append(errs, fmt.Errorf("asteria: "+format, args...))
+		}
+	}
+	bad(a.Adopt > Ready, "Adopt %d, want scheduled (0) or ready (1)", a.Adopt)
+	lag := a.lag(every)
+	bad(lag > a.staleness(), "Lag %d is above Staleness %d", lag, a.staleness())
+	bad(lag > every, "Lag %d is above the refresh interval %d: a refresh would be due while the one before is not adopted", lag, every)
+	bad(a.Workers < 0, "Workers %d, want 0 (default) or more", a.Workers)
+	bad(a.Nice < 0 || a.Nice > 19, "Nice %d, want 0..19", a.Nice)
+	bad(a.JobTimeout < 0, "JobTimeout %v, want 0 (never) or more", a.JobTimeout)
+	return errors.Join(errs...)
+}

@@ -1,0 +1,357 @@
+package asteria
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/asteria-runtime/asteria/coherreg"
+	"github.com/asteria-runtime/asteria/gemm"
+	"github.com/asteria-runtime/asteria/hooks"
+	"github.com/asteria-runtime/asteria/kron"
+)
+
+// Note: the adoption point
+//
+// Each block passes its one adoption point once a step, between the two halves of
+// its step. There, in this order,
+//
+//	the refresh that must be adopted now is adopted, waiting for it if it is late;
+//	a refresh that is due now is snapshotted, and handed to the workers.
+//
+// So the snapshot's base is always the installed basis, and a lag as long as the
+// interval needs no second buffer. A refresh runs inside the point, as in native
+// mode, when the lag is zero, before Async.LagStart, and while a side of the block
+// has no root or basis at all.
+//
+// What a step computes depends on which refreshes it adopts and on nothing else
+// that the workers do; with scheduled adoption those are fixed in advance.
+
+// ErrReplayed is the cause of a refresh that fails because it failed in the run
+// that is replayed.
+var ErrReplayed = errors.New("asteria: the refresh failed in the run that is replayed")
+
+// closeGrace is how long Close waits for a refresh to notice that it ends.
+const closeGrace = time.Second
+
+// shadow is what a runtime in the mode [Asteria] has beside the native one.
+type shadow[T gemm.Float] struct {
+	opts     Async
+	every    int64
+	lag      int64
+	lagStart int64
+	reg      *coherreg.Registry[string, struct{}]
+	pool     *hooks.Pool[*worker[T]]
+	pace     pacer[T]
+	byPhase  []*unit[T]         // in the order in which their refreshes fall due
+	failed   map[replayKey]bool // refreshes that failed in the run that is replayed
+	log      []coherreg.Adoption
+
+	// Times are for metrics and messages only; no result depends on them.
+	waiting []time.Time  // per block, while its adoption point waits
+	waited  atomic.Int64 // nanoseconds, over the run
+	clock   stepClock
+}
+
+type replayKey struct {
+	block int
+	step  int64
+}
+
+// task is one refresh of a block, and all memory that it touches: when it has to
+// be abandoned, the block gets another task and never looks at this one again.
+type task[T gemm.Float] struct {
+	shadow *shadow[T]
+	block  *kron.Block[T]
+	job    kron.Job[T]
+	asOf   int64
+	record recorder[T] // evidence
+	took   time.Duration
+}
+
+func newTask[T gemm.Float](s *shadow[T], b *kron.Block[T]) *task[T] {
+	return &task[T]{shadow: s, block: b, job: *b.NewJob()}
+}
+
+// Run implements [hooks.Job]. Failures of single sides stay in the result, where
+// the adoption counts them.
+func (t *task[T]) Run(ctx context.Context, w *worker[T]) error {
+	start := time.Now()
+	w.record.begin()
+	_ = t.block.Refresh(ctx, w.solve, w.ops, &t.job.Snapshot, &t.job.Result)
+	t.record, t.took = *w.record, time.Since(start)
+	if f := t.shadow.opts.Observer.Refreshed; f != nil {
+		f(t.block.Name(), w.number, start, t.took)
+	}
+	return nil
+}
+
+// Done implements [hooks.Job]. The registry drops what comes too late.
+func (t *task[T]) Done(err error) {
+	if err != nil {
+		t.shadow.reg.Fail(t.block.Name(), t.asOf, err)
+		return
+	}
+	t.shadow.reg.Publish(t.block.Name(), t.asOf, struct{}{})
+}
+
+var (
+	_ hooks.Job[*worker[float32]] = (*task[float32])(nil)
+	_ hooks.Job[*worker[float64]] = (*task[float64])(nil)
+)
+
+// newShadow starts the workers.
+func (r *Runtime[T]) newShadow() error {
+	a := r.opts.Async
+	every := r.opts.block(0).Every
+	s := &shadow[T]{
+		opts: a, every: every, lag: a.lag(every), lagStart: a.lagStart(every),
+		waiting: make([]time.Time, len(r.units)),
+	}
+	s.byPhase = slices.Clone(r.units)
+	slices.SortStableFunc(s.byPhase, func(a, b *unit[T]) int { return cmp.Compare(a.block.Options().Phase, b.block.Options().Phase) })
+	names := make([]string, len(r.units))
+	for i, u := range r.units {
+		names[i] = u.block.Name()
+		u.task = newTask(s, u.block)
+		u.perm = make([][]int64, u.block.Modes())
+		for k, p := range u.task.job.Result.Perm[:u.block.Modes()] {
+			u.perm[k] = make([]int64, len(p))
+		}
+	}
+	var err error
+	if s.reg, err = coherreg.New[string, struct{}](names, s.registryOptions(r)); err != nil {
+		return err
+	}
+	var number atomic.Int64
+	s.pool, err = hooks.NewPool(hooks.PoolOptions[*worker[T]]{
+		Workers: a.workers(), Nice: a.Nice, Timeout: a.JobTimeout, Queue: len(r.units),
+		Open: func() (*worker[T], error) {
+			w, err := r.newSolvingWorker()
+			if err == nil {
+				w.number = int(number.Add(1))
+			}
+			return w, err
+		},
+		Close: (*worker[T]).close,
+	})
+	s.pace.submit = s.pool.Submit
+	s.pace.held = make([]*task[T], 0, len(r.units))
+	r.shadow = s
+	return err
+}
+
+// workers is the number of refreshes at once.
+func (a Async) workers() int { return max(1, a.Workers) }
+
+// registryOptions translates the mode of adoption.
+func (s *shadow[T]) registryOptions(r *Runtime[T]) coherreg.Options {
+	o := coherreg.Options{Mode: coherreg.Scheduled, Budget: coherreg.Budget{Hard: s.opts.staleness()}}
+	if s.opts.Adopt == Ready {
+		o.Mode = coherreg.Ready
+	}
+	if s.opts.Replay != nil {
+		o.Mode, o.Replay = coherreg.Replay, s.opts.Replay
+		s.failed = map[replayKey]bool{}
+		for _, a := range s.opts.Replay {
+			if a.Version == 0 {
+				s.failed[replayKey{a.Block, a.Step}] = true
+			}
+		}
+	}
+	o.Observer.Wait = func(block int, _ int64, done bool) { s.noteWait(r.units[block].block.Name(), block, done) }
+	return o
+}
+
+func (s *shadow[T]) noteWait(name string, block int, done bool) {
+	if !done {
+		s.waiting[block] = time.Now()
+		return
+	}
+	d := time.Since(s.waiting[block])
+	s.waited.Add(int64(d))
+	if f := s.opts.Observer.Waited; f != nil {
+		f(name, s.waiting[block], d)
+	}
+}
+
+// shadowStep runs one block's step with late adoption.
+func (r *Runtime[T]) shadowStep(w *worker[T], u *unit[T], lr float64) {
+	b := u.block
+	b.Begin(u.state, u.param, u.grad, lr, w.ops, w.scratch)
+	err := r.adoptionPoint(w, u)
+	b.Finish(u.state, u.param, u.grad, lr, w.ops, w.scratch)
+	if sync := w.ops.Sync(); err == nil {
+		err = sync
+	}
+	u.err = err
+}
+
+// adoptionPoint is the block's one adoption point of this step: see Note: the
+// adoption point.
+func (r *Runtime[T]) adoptionPoint(w *worker[T], u *unit[T]) error {
+	now := u.state.Meta.Calls()
+	err := r.adopt(w, u, now)
+	if u.block.Due(u.state.Meta) {
+		err = errors.Join(err, r.refresh(w, u, now))
+	}
+	return err
+}
+
+// adopt resolves the refresh in flight if this step must.
+func (r *Runtime[T]) adopt(w *worker[T], u *unit[T], now int64) error {
+	s, name := r.shadow, u.block.Name()
+	p, flying := s.reg.Pending(name)
+	if !flying {
+		return nil
+	}
+	if now >= p.AdoptAt {
+		s.pace.need(u.task)
+	}
+	_, _, err := s.reg.Adopt(context.Background(), name, now)
+	if _, flying := s.reg.Pending(name); flying {
+		return err // nil: not its turn yet
+	}
+	t := u.task
+	if errors.Is(err, hooks.ErrAbandoned) {
+		u.task = newTask(s, u.block)
+	} else {
+		t.record.end(&u.health)
+		t.record.begin()
+		u.cost.Store(int64(t.took))
+	}
+	if err == nil && s.failed[replayKey{u.index, now}] {
+		err = ErrReplayed
+	}
+	if err != nil {
+		return u.block.Fail(u.state, 0, fmt.Errorf("asteria: block %s: refresh of step %d: %w", name, t.asOf, err))
+	}
+	return u.block.Install(u.state, &t.job.Result, w.ops, w.scratch)
+}
+
+// refresh takes the snapshot that is due and has it refreshed, now or beside
+// training.
+func (r *Runtime[T]) refresh(w *worker[T], u *unit[T], now int64) error {
+	s, t := r.shadow, u.task
+	if _, flying := s.reg.Pending(u.block.Name()); flying {
+		// The registry counts it as coalesced; a newer snapshot is taken when
+		// this one has been adopted.
+		if err := s.reg.Due(u.block.Name(), now, now+s.lag); !errors.Is(err, coherreg.ErrInFlight) {
+			return err
+		}
+		return nil
+	}
+	if err := w.ops.Sync(); err != nil {
+		return err
+	}
+	if err := u.block.Snapshot(u.state, &t.job.Snapshot); err != nil {
+		return u.block.Fail(u.state, 0, err)
+	}
+	t.asOf = now
+	if r.inside(u, now) {
+		return r.refreshInside(w, u)
+	}
+	if err := s.reg.Due(u.block.Name(), now, now+s.lag); err != nil {
+		return err
+	}
+	s.pace.add(t, s.paced())
+	return nil
+}
+
+// paced reports whether refreshes are held back: with other than scheduled
+// adoption the soonest is the best.
+func (s *shadow[T]) paced() bool {
+	return s.opts.Paced && s.opts.Adopt == Scheduled && s.opts.Replay == nil
+}
+
+// inside reports whether a refresh due now runs within the step.
+func (r *Runtime[T]) inside(u *unit[T], now int64) bool {
+	s := r.shadow
+	late := s.lag
+	if s.opts.Adopt == Ready || s.opts.Replay != nil {
+		late = s.opts.staleness()
+	}
+	return late == 0 || now < s.lagStart || u.block.First(u.state.Meta) && !r.opts.test.lateFirst
+}
+
+// refreshInside runs a refresh within the step, on the thread that steps.
+func (r *Runtime[T]) refreshInside(w *worker[T], u *unit[T]) error {
+	t, start := u.task, time.Now()
+	w.record.begin()
+	_ = u.block.Refresh(context.Background(), w.solve, w.ops, &t.job.Snapshot, &t.job.Result)
+	err := u.block.Install(u.state, &t.job.Result, w.ops, w.scratch)
+	w.record.end(&u.health)
+	d := time.Since(start)
+	u.cost.Store(int64(d))
+	if f := r.shadow.opts.Observer.Refreshed; f != nil {
+		f(u.block.Name(), 0, start, d)
+	}
+	return err
+}
+
+// stepEnds hands the next share of the refreshes to the workers and tells of the
+// adoptions.
+func (s *shadow[T]) stepEnds() {
+	s.pace.release()
+	s.log = s.reg.TakeLog(s.log[:0])
+	f := s.opts.Observer.Adopted
+	if f == nil || len(s.log) == 0 {
+		return
+	}
+	sortLog(s.log)
+	for _, a := range s.log {
+		f(a)
+	}
+}
+
+// sortLog orders the adoptions of one step by block. There are few, nearly in
+// order, and nothing may be allocated.
+func sortLog(log []coherreg.Adoption) {
+	for i := range log {
+		for j := i; j > 0 && log[j].Block < log[j-1].Block; j-- {
+			log[j], log[j-1] = log[j-1], log[j]
+		}
+	}
+}
+
+// Settle waits until no refresh waits or runs, without adopting any: what a
+// checkpoint needs, which holds the results. When ctx ends first, the refreshes
+// that still run are given up and count as failed.
+func (r *Runtime[T]) Settle(ctx context.Context) error {
+	if r.shadow == nil {
+		return nil
+	}
+	r.shadow.pace.flush()
+	err := r.shadow.reg.Drain(ctx)
+	if err == nil {
+		return nil
+	}
+	r.shadow.pool.Abandon()
+	return errors.Join(fmt.Errorf("asteria: refreshes were given up: %w", err), r.shadow.reg.Drain(context.Background()))
+}
+
+// Hurry gives up every refresh that waits or runs: each counts as failed, and
+// what waits for one goes on. It may be called from any goroutine, as when the
+// process is told to end while a step waits for a refresh that never returns.
+// It returns how many it gave up.
+func (r *Runtime[T]) Hurry() int {
+	if r.shadow == nil {
+		return 0
+	}
+	return r.shadow.pool.Abandon()
+}
+
+// close ends the workers; what runs is told to end, and left behind if it does
+// not listen.
+func (s *shadow[T]) close() {
+	if s.pool == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), closeGrace)
+	defer cancel()
+	_ = s.pool.Close(ctx) // its only error is that refreshes were left behind
+}

@@ -1,0 +1,54 @@
+package config
+
+import (
+	"runtime"
+
+	"github.com/asteria-runtime/asteria/trainer-olmo/asteria"
+)
+
+// spareNice is added to the nice value of refresh workers that have cores of their
+// own: they yield to whatever else runs there.
+const spareNice = 5
+
+// RefreshWorkers is the number of refresh workers: as configured, or chosen from
+// the cores that the computing threads leave, at least one; none in native mode.
+func (c *Config) RefreshWorkers() int {
+	switch {
+	case c.Runtime.Mode != "asteria" || !c.Optimizer.SecondOrder():
+		return 0
+	case c.Runtime.Workers > 0:
+		return c.Runtime.Workers
+	}
+	return max(1, runtime.NumCPU()-c.threads())
+}
+
+// threads is the number of computing threads.
+func (c *Config) threads() int { return or(c.Train.Threads, runtime.NumCPU()) }
+
+// async translates the section runtime. Where cores are spare the workers give way
+// at low priority; where all cores train, that would starve them until training
+// waits, so they keep theirs and get their work evenly over the steps.
+func (c *Config) async() (asteria.Mode, asteria.Async) {
+	r := &c.Runtime
+	spare := runtime.NumCPU() >= c.threads()+c.RefreshWorkers()
+	a := asteria.Async{
+		Staleness: negativeZero(int64(r.Staleness)), Lag: negativeZero(int64(r.Lag)), LagStart: negativeZero(int64(r.LagStart)),
+		Adopt: asteria.Adopt(index(r.Adopt, "scheduled", "ready")), Workers: c.RefreshWorkers(),
+		JobTimeout: r.JobTimeout, Paced: !spare,
+	}
+	if spare {
+		a.Nice = spareNice
+	}
+	return asteria.Mode(index(r.Mode, "native", "asteria")), a
+}
+
+// runtime checks the section of that name.
+func (v *validator) runtime(c *Config) {
+	r, every := &c.Runtime, c.Optimizer.PreconditionFrequency
+	if r.Mode != "asteria" {
+		v.fail(r.Replay != "", "runtime.replay", "needs runtime.mode asteria, not %s", r.Mode)
+		return
+	}
+	v.fail(r.Lag > r.Staleness, "runtime.lag", "%d is above runtime.staleness %d", r.Lag, r.Staleness)
+	v.fail(r.Lag > every, "runtime.lag", "%d is above optimizer.precondition_frequency %d; a refresh would be due before the last one is adopted", r.Lag, every)
+}

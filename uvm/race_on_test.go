@@ -1,0 +1,5 @@
+//go:build race
+
+package uvm
+
+const raceEnabled = true
