@@ -270,7 +270,7 @@ func TestEveryScheduleNameHasACurve(t *testing.T) {
 }
 
 func TestKeysOfTheAsynchronousModeAreToldToHaveNoEffect(t *testing.T) {
-	c := mustParse(t, base, "runtime.mode=native", "runtime.workers=3", "runtime.staleness=5")
+	c := mustParse(t, base, "runtime.workers=3", "runtime.staleness=5")
 	if want := []string{`override "runtime.workers=3": runtime.workers has no effect in native mode`}; !cmp.Equal(c.Notices, want) {
 		t.Errorf("got %q, want %q", c.Notices, want)
 	}

@@ -23,7 +23,8 @@ func Default() Config {
 		},
 		Loss: Loss{ZLoss: 1e-5, Divisor: "labels"},
 		Runtime: Runtime{
-			Mode: "asteria", Staleness: 5, Lag: -1, LagStart: -1, Adopt: "scheduled",
+			// The asynchronous runtime becomes the default when it exists.
+			Mode: "native", Staleness: 5, Lag: -1, LagStart: -1, Adopt: "scheduled",
 		},
 		Parallel:   Parallel{Ranks: 1, Sync: "selective"},
 		Checkpoint: Checkpoint{Interval: 250, Keep: 3, Resume: "auto", LoadOptimizer: true, LoadTrainer: true},

@@ -281,7 +281,7 @@ func (p *Plan) tensors(a asteria.Plan) {
 	}
 	for _, t := range p.Model.Shapes() {
 		l := byName[t.Name]
-		p.Tensors = append(p.Tensors, Tensor{t.Name, t.Shape, l.Method, l.Blocks, 2 * elem * t.Len(), l.Total() - l.Bytes[asteria.ClassJobs]})
+		p.Tensors = append(p.Tensors, Tensor{t.Name, t.Shape, l.Method, l.Blocks, 2 * elem * t.Len(), l.Total()})
 	}
 }
 

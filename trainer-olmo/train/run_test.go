@@ -577,7 +577,7 @@ func TestStepAllocatesNothing(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		for range 60 { // past runtime.lag_start, until the workers have met every factor
+		for range 12 {
 			step()
 		}
 		if n := testing.AllocsPerRun(20, step); n != 0 {
