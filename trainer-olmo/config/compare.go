@@ -161,7 +161,7 @@ func (c *comparer) run(r compareRun, seeds []int64) {
 	for _, combination := range combinations(settings(r.Sweep)) {
 		tree, group := c.base, r.Name
 		for _, s := range append(settings(r.Set), combination...) {
-			tree = clearRivals(tree, s.path).with(strings.Split(s.path, "."), s.value)
+			tree = setKey(tree, s.path, s.value)
 		}
 		for _, s := range combination {
 			short := s.path[strings.LastIndex(s.path, ".")+1:]

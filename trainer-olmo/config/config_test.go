@@ -107,6 +107,18 @@ func TestAnOverrideOfOneOfSeveralAlternativesReplacesTheOther(t *testing.T) {
 	}
 }
 
+func TestClearingOneAlternativeLeavesTheOther(t *testing.T) {
+	for _, clear := range []string{"data.corpus=", `data.corpus=""`, "data.corpus=null"} {
+		c := mustParse(t, base, "data.paths=[x.npy]", clear)
+		if c.Data.Corpus != "" || !reflect.DeepEqual(c.Data.Paths, []string{"x.npy"}) {
+			t.Errorf("%s: corpus %q, paths %v", clear, c.Data.Corpus, c.Data.Paths)
+		}
+	}
+	if c := mustParse(t, base, "data.paths=[]"); c.Data.Corpus != "goroot" {
+		t.Errorf("an empty list took the place of the corpus: %+v", c.Data)
+	}
+}
+
 func TestAPresetIsReplacedValueByValue(t *testing.T) {
 	c := mustParse(t, base, "model.vocab_size=300", "model.n_layers=2")
 	want, err := model.Preset("olmo2_14M")

@@ -71,7 +71,7 @@ func (l *loader) override(tree *node, overrides []string) (*node, error) {
 			continue
 		}
 		if tree.kind == mapKind {
-			tree = clearRivals(tree, path).with(strings.Split(path, "."), value)
+			tree = setKey(tree, path, value)
 		}
 	}
 	if len(faults) > 0 {
@@ -101,6 +101,14 @@ func parseValue(at, text string) (*node, error) {
 var rivals = [][]string{
 	{"train.steps", "train.tokens", "train.epochs"},
 	{"data.corpus", "data.paths"},
+}
+
+// setKey sets one key; a value that says something clears the key's rivals.
+func setKey(tree *node, path string, value *node) *node {
+	if !value.empty() {
+		tree = clearRivals(tree, path)
+	}
+	return tree.with(strings.Split(path, "."), value)
 }
 
 func clearRivals(tree *node, path string) *node {

@@ -46,6 +46,11 @@ type node struct {
 	size    int    // nodes below and including this one, aliases expanded
 }
 
+// empty reports whether n is null, the empty text or an empty list.
+func (n *node) empty() bool {
+	return n.kind == nullKind || n.kind == scalarKind && n.text == "" || n.kind == listKind && len(n.list) == 0
+}
+
 // entry is one key of a mapping with its value.
 type entry struct {
 	key   string
