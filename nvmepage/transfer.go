@@ -98,10 +98,10 @@ func (s *Store) pieces(length int64, f func(lo, hi int64) error) error {
 	return nil
 }
 
-// inPlace reports whether memory can be handed to the drive as it is. Through the
-// page cache any memory can.
+// inPlace reports whether memory can be handed to the drive as it is: whole units of
+// the alignment, and for direct I/O at an aligned address.
 func (s *Store) inPlace(b []byte) bool {
-	return !s.direct && len(b)%s.align == 0 || isAligned(b, s.align) && len(b)%s.align == 0
+	return len(b)%s.align == 0 && (!s.direct || isAligned(b, s.align))
 }
 
 // save is an operation in flight; begun by startSave, ended by finish.
