@@ -55,6 +55,8 @@ type Options struct {
 	Mode Mode
 	// Async configures the mode Asteria.
 	Async Async
+	// Tiers places the optimizer's state; nil keeps all of it in host memory.
+	Tiers *Tiers
 	// MemoryLimit refuses, before anything is allocated, a plan that needs more
 	// bytes; 0 means none.
 	MemoryLimit int64
@@ -89,6 +91,9 @@ func (o Options) Validate() error {
 	bad(o.OneSidedEmbeddings && !oneSided, "OneSidedEmbeddings with %v, want soap or eigen-shampoo", o.Method)
 	if o.Mode == Asteria {
 		errs = append(errs, o.Async.validate(o.block(0).Every))
+	}
+	if o.Tiers != nil {
+		errs = append(errs, o.Tiers.Validate())
 	}
 	errs = append(errs, o.block(0).Validate(), o.Solver.Validate(), o.aux(nil).Validate())
 	return errors.Join(errs...)

@@ -75,6 +75,9 @@ func New[T gemm.Float](params []param.Param[T], eng *gemm.Engine, opts Options) 
 	if eng == nil {
 		return nil, errors.New("asteria: engine is nil")
 	}
+	if opts.Tiers != nil {
+		return nil, fmt.Errorf("asteria: tiers: %w", errors.ErrUnsupported) // until the state is leased
+	}
 	live := trainable(params)
 	plan, err := PlanFor[T](Shapes(live), eng.Threads(), opts)
 	if err != nil {
