@@ -7,7 +7,7 @@ MODULES := $(shell ls */go.mod | xargs -n1 dirname | grep -vxE 'tools|bench')
 export CGO_ENABLED = 0
 
 .PHONY: all demo test test-long build fmt vet lint work tidy tidy-check alone consumer \
-	cross noasm race fuzz generate generate-check bench-smoke bench-peers bench-step prefix clean
+	cross arm64 noasm race fuzz generate generate-check bench-smoke bench-peers bench-step prefix clean
 
 all: test
 
@@ -23,8 +23,8 @@ test: ## everything CI runs; ends with go test's own summary
 test-long: ## the slower suites: long kill loops, long fuzzing, every ISA level
 	./scripts/test-long.sh
 
-test/%: ## one module's tests, as in test/gemm
-	go test ./$*/...
+test/%: ## one module's tests, as in test/gemm; GOARCH=arm64 runs them under qemu-user
+	$(if $(filter arm64,$(GOARCH)),./scripts/qemu.sh,go test) ./$*/...
 
 bench/%: ## one module's benchmarks, as in bench/invroot
 	go test -run '^$$' -bench . -benchmem ./$*/...
@@ -56,6 +56,9 @@ alone: ## build and vet each module outside the workspace
 
 consumer: ## go get each module the way a user does
 	$(TOOLS) consumer
+
+arm64: ## the NEON kernels under qemu-user, in short
+	./scripts/qemu.sh -short ./gemm/...
 
 cross: ## vet for the other systems and processors
 	./scripts/cross.sh

@@ -1,5 +1,5 @@
 // Package gemm multiplies matrices: dense level-3 kernels for float32 and float64
-// in Go assembly for AVX-512 and AVX2, with portable Go as their specification and
+// in Go assembly for AVX-512, AVX2 and NEON, with portable Go as their specification and
 // as the fallback elsewhere (and under the build tag noasm).
 //
 //	e := gemm.New(2)

@@ -79,7 +79,7 @@ func (e *Engine) Close() {
 // Threads reports how many threads work on one call.
 func (e *Engine) Threads() int { return e.threads }
 
-// Kernels names the kernel set in use: "avx512", "avx2" or "generic". Results
+// Kernels names the kernel set in use: "avx512", "avx2", "neon" or "generic". Results
 // repeat bit for bit only within one set, so that checkpoints record it.
 func (e *Engine) Kernels() string { return e.isa.String() }
 

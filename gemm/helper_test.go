@@ -80,7 +80,7 @@ func sameBits[T Float](a, b []T) bool {
 
 // kernelSets lists the sets that can run here.
 func kernelSets() (sets []Kernel) {
-	for _, k := range []Kernel{Generic, AVX2, AVX512} {
+	for _, k := range []Kernel{Generic, AVX2, AVX512, NEON} {
 		if !errors.Is(k.check(), errors.ErrUnsupported) {
 			sets = append(sets, k)
 		}

@@ -14,6 +14,7 @@ const (
 	Generic
 	AVX2
 	AVX512
+	NEON
 )
 
 // String returns the name that [Engine.Kernels] reports.
@@ -27,6 +28,8 @@ func (k Kernel) String() string {
 		return "avx2"
 	case AVX512:
 		return "avx512"
+	case NEON:
+		return "neon"
 	}
 	return fmt.Sprintf("Kernel(%d)", int(k))
 }
@@ -34,16 +37,22 @@ func (k Kernel) String() string {
 // check reports whether k can run here.
 func (k Kernel) check() error {
 	switch {
-	case k < Auto || k > AVX512:
-		return fmt.Errorf("gemm: Kernel is %d, want Auto, Generic, AVX2 or AVX512", int(k))
+	case k < Auto || k > NEON:
+		return fmt.Errorf("gemm: Kernel is %d, want Auto, Generic, AVX2, AVX512 or NEON", int(k))
 	case !k.available():
 		return fmt.Errorf("gemm: kernel set %v is not on this CPU or in this build: %w", k, errors.ErrUnsupported)
 	}
 	return nil
 }
 
-// available reports whether this CPU and build have k.
-func (k Kernel) available() bool { return k <= Generic || k <= best() }
+// available reports whether this CPU and build have k. A set includes the smaller ones
+// of its processors; NEON is the only one of its own.
+func (k Kernel) available() bool {
+	if k <= Generic || k == best() {
+		return true
+	}
+	return k < best() && best() != NEON
+}
 
 // resolve turns Auto into the set that it stands for.
 func (k Kernel) resolve() Kernel {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"unsafe"
 )
@@ -179,7 +180,7 @@ func wedgeMatches[T Float](t *testing.T, w wedge[T], b *matrix[T], kernel, refer
 }
 
 func TestKernelNamesAndChoice(t *testing.T) {
-	for k, want := range map[Kernel]string{Auto: "auto", Generic: "generic", AVX2: "avx2", AVX512: "avx512", 9: "Kernel(9)"} {
+	for k, want := range map[Kernel]string{Auto: "auto", Generic: "generic", AVX2: "avx2", AVX512: "avx512", NEON: "neon", 9: "Kernel(9)"} {
 		if k.String() != want {
 			t.Errorf("Kernel %d is %q, want %q", int(k), k.String(), want)
 		}
@@ -192,13 +193,17 @@ func TestKernelNamesAndChoice(t *testing.T) {
 		t.Errorf("automatic kernels are %q, want %q", got, want)
 	}
 	_, err := NewWith(Options{Threads: -2, Kernel: 17})
-	const want = "gemm: Threads is -2, want >= 0\ngemm: Kernel is 17, want Auto, Generic, AVX2 or AVX512"
+	const want = "gemm: Threads is -2, want >= 0\ngemm: Kernel is 17, want Auto, Generic, AVX2, AVX512 or NEON"
 	if err == nil || err.Error() != want {
 		t.Errorf("error %v, want %s", err, want)
 	}
-	if best() < AVX512 {
-		if _, err := NewWith(Options{Kernel: AVX512}); !errors.Is(err, errors.ErrUnsupported) {
-			t.Errorf("missing kernels: %v, want ErrUnsupported", err)
+	for _, k := range []Kernel{AVX2, AVX512, NEON} { // no processor has all of them
+		_, err := NewWith(Options{Kernel: k})
+		if has := slices.Contains(kernelSets(), k); has != (err == nil) || !has && !errors.Is(err, errors.ErrUnsupported) {
+			t.Errorf("kernels %v: %v, available: %v", k, err, has)
 		}
+	}
+	if slices.Contains(kernelSets(), NEON) && slices.Contains(kernelSets(), AVX2) {
+		t.Error("both NEON and AVX2 are available")
 	}
 }

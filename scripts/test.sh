@@ -36,6 +36,8 @@ else
 fi
 step "other systems and processors"
 make -s cross
+step "arm64 under qemu-user"
+make -s arm64 | tee -a "$log"
 step "each module alone, GOWORK=off"
 make -s alone
 step "consumer: go get each module from a file proxy"

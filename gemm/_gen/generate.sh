@@ -4,6 +4,7 @@ set -euo pipefail
 cd "$(dirname "$0")"
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
+GOWORK=off go test ./...
 GOWORK=off go run . -dir "$scratch"
 for f in "$scratch"/*; do
 	if [ "${1:-}" = -check ]; then

@@ -26,6 +26,9 @@ func main() {
 			log.Fatal(err)
 		}
 	}
+	if err := emitNeon(*dir); err != nil {
+		log.Fatal(err)
+	}
 }
 
 // emit writes NAME_amd64.s and NAME_amd64.go.
