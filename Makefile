@@ -14,7 +14,7 @@ all: test
 demo: build ## train the demo model with each optimizer and write a report
 	./scripts/demo.sh
 
-build: ## bin/trainer-olmo, static
+build: ## bin/trainer-olmo
 	go build -trimpath -o bin/trainer-olmo ./trainer-olmo/cmd/trainer-olmo
 
 test: ## everything CI runs; ends with go test's own summary

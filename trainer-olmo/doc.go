@@ -12,6 +12,7 @@
 //	config       the configuration, its checks, OLMo's legacy files
 //	plan         parameters, steps, learning rates and bytes before a run
 //	report       tables, plots and one HTML page from run folders
+//	energy       joules of processors, memory and GPUs
 //	doctor       what the machine has
 //
 // The command is cmd/trainer-olmo.

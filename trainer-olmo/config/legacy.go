@@ -418,6 +418,9 @@ func (t *translator) checkpoint() Checkpoint {
 	case o.SaveIntervalWhole != nil:
 		c.Interval, c.Keep = *o.SaveIntervalWhole, max(o.KeepWhole, 0)
 	}
+	if o.SaveEphemeral != nil { // there as here: the next checkpoint replaces it
+		c.Ephemeral = *o.SaveEphemeral
+	}
 	c.LoadPath, c.LoadOptimizer, c.LoadTrainer = o.LoadPath, !o.ResetOptimizer, !o.ResetTrainer && o.RestoreLoader
 	if o.SaveOverwrite {
 		c.Resume = "never"

@@ -24,6 +24,7 @@ type legacyConfig struct {
 	EvalSubset          int64    `yaml:"eval_subset_num_batches" range:"[-1,inf)"`
 	EvalOnLoad          bool     `yaml:"eval_on_load"`
 	SaveInterval        *Count   `yaml:"save_interval" null:"zero" range:"[0,inf)"`
+	SaveEphemeral       *Count   `yaml:"save_interval_ephemeral" range:"[1,inf)"`
 	SaveIntervalWhole   *Count   `yaml:"save_interval_unsharded" range:"[0,inf)"`
 	KeepSharded         int      `yaml:"save_num_checkpoints_to_keep" range:"[-1,inf)"`
 	KeepWhole           int      `yaml:"save_num_unsharded_checkpoints_to_keep" range:"[-1,inf)"`
@@ -47,7 +48,6 @@ type legacyConfig struct {
 	FastForward         any `yaml:"fast_forward_batches"`
 	RemoteSaveFolder    any `yaml:"remote_save_folder"`
 	CanceledCheck       any `yaml:"canceled_check_interval"`
-	SaveEphemeral       any `yaml:"save_interval_ephemeral"`
 	ForceSaveWhole      any `yaml:"force_save_unsharded"`
 	LoadPathSharded     any `yaml:"load_path_sharded_checkpointer"`
 	ShardedCheckpointer any `yaml:"sharded_checkpointer"`

@@ -188,3 +188,23 @@ func TestOneLegacyKeyInAFileOfOursIsASlip(t *testing.T) {
 		t.Errorf("got %v, want %s", err, want)
 	}
 }
+
+// The legacy trainer's ephemeral checkpoints are ours: only the newest one stays.
+func TestEphemeralCheckpointsAreTaken(t *testing.T) {
+	for _, c := range []struct {
+		value string
+		want  Count
+	}{{"250", 250}, {"null", 0}} {
+		got := mustParse(t, legacyText(t), "save_interval_ephemeral="+c.value)
+		if got.Checkpoint.Ephemeral != c.want || got.Checkpoint.Interval != 100 {
+			t.Errorf("save_interval_ephemeral=%s: %+v", c.value, got.Checkpoint)
+		}
+		if strings.Contains(strings.Join(got.Notices, "\n"), "save_interval_ephemeral") {
+			t.Errorf("save_interval_ephemeral=%s is told to be without effect", c.value)
+		}
+	}
+	_, err := Parse("f.yaml", []byte(legacyText(t)), []string{"save_interval_ephemeral=0"})
+	if err == nil || !strings.Contains(err.Error(), "save_interval_ephemeral") {
+		t.Errorf("0 steps: %v", err)
+	}
+}

@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -12,6 +13,7 @@ import (
 	"github.com/klauspost/cpuid/v2"
 
 	"github.com/asteria-runtime/asteria/gemm"
+	"github.com/asteria-runtime/asteria/trainer-olmo/energy"
 )
 
 // Status grades a finding.
@@ -59,7 +61,7 @@ func Examine(o Options) []Finding {
 	o = o.withDefaults()
 	var out []Finding
 	for _, f := range []func(Options) []Finding{
-		processor, kernels, threads, memory, limits, disk, directIO, ioUring, mpi, cuda, energy, toolchain,
+		processor, kernels, threads, memory, limits, disk, directIO, ioUring, mpi, cuda, energyCounters, toolchain,
 	} {
 		out = append(out, f(o)...)
 	}
@@ -286,23 +288,24 @@ func cuda(o Options) []Finding {
 	return one("CUDA", Missing, "libcuda.so.1 not found", looked)
 }
 
-// energy looks for the RAPL counters, which most systems let only root read.
-func energy(o Options) []Finding {
-	const pattern = "/sys/class/powercap/intel-rapl*/energy_uj"
-	files, _ := filepath.Glob(o.path(pattern))
-	if len(files) == 0 {
-		return one("energy counters", Missing, "not found", pattern)
+// energyCounters lists the counters that runs will report. Most systems let only
+// root read those of RAPL.
+func energyCounters(o Options) []Finding {
+	const looked = "/sys/class/powercap/intel-rapl:*/energy_uj, libnvidia-ml.so.1"
+	m := energy.Open(energy.Options{FS: os.DirFS(o.path("/")), NoGPUs: o.Root != ""})
+	defer m.Close()
+	var names []string
+	for _, s := range m.Sources() {
+		names = append(names, s.Domain.String()+" "+s.Name)
 	}
-	readable := 0
-	for _, f := range files {
-		if _, err := os.ReadFile(f); err == nil {
-			readable++
-		}
+	refused := m.Refused()
+	switch {
+	case len(names) > 0:
+		return one("energy counters", OK, strings.Join(names, ", "), looked)
+	case len(refused) > 0:
+		return one("energy counters", Warn, fmt.Sprintf("%d found, none readable (%s); run as root or change their mode", len(refused), reason(refused[0])), looked)
 	}
-	if readable == 0 {
-		return one("energy counters", Warn, fmt.Sprintf("%d found, none readable; run as root or change their mode", len(files)), pattern)
-	}
-	return one("energy counters", OK, fmt.Sprintf("%d readable", readable), pattern)
+	return one("energy counters", Missing, "not found", looked)
 }
 
 // toolchain looks for the Go sources of the corpus goroot.
@@ -317,7 +320,8 @@ func toolchain(o Options) []Finding {
 
 // reason is the last part of an error of the file system.
 func reason(err error) string {
-	if e, ok := err.(*os.PathError); ok {
+	var e *os.PathError
+	if errors.As(err, &e) {
 		return e.Err.Error()
 	}
 	return err.Error()

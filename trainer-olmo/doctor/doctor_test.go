@@ -71,13 +71,13 @@ func TestWhatIsThereIsFound(t *testing.T) {
 		"proc/meminfo":      "MemTotal:       16384000 kB\nMemFree: 1 kB\nMemAvailable:    8192000 kB\n",
 		"proc/self/cgroup":  "0::/user.slice/a\n",
 		"usr/lib/libmpi.so": "", "opt/x/libcuda.so.1": "", "dev/nvidia0": "",
-		"etc/ld.so.cache":                               "ld.so-1.7.0\x00\x01\x02\x00/opt/x/libcuda.so.1\x00",
-		"proc/driver/nvidia/version":                    "NVRM version: 1\nGCC\n",
-		"sys/fs/cgroup/user.slice/a/memory.max":         "536870912\n",
-		"sys/fs/cgroup/user.slice/a/cpu.max":            "150000 100000\n",
-		"sys/class/powercap/intel-rapl:0/energy_uj":     "123\n",
-		"sys/kernel/mm/transparent_hugepage/enabled":    "always [madvise] never\n",
-		"sys/class/powercap/intel-rapl:0/ignored_other": "",
+		"etc/ld.so.cache":                            "ld.so-1.7.0\x00\x01\x02\x00/opt/x/libcuda.so.1\x00",
+		"proc/driver/nvidia/version":                 "NVRM version: 1\nGCC\n",
+		"sys/fs/cgroup/user.slice/a/memory.max":      "536870912\n",
+		"sys/fs/cgroup/user.slice/a/cpu.max":         "150000 100000\n",
+		"sys/class/powercap/intel-rapl:0/energy_uj":  "123\n",
+		"sys/kernel/mm/transparent_hugepage/enabled": "always [madvise] never\n",
+		"sys/class/powercap/intel-rapl:0/name":       "package-0\n",
 	})
 	o.Getenv = func(key string) string {
 		if key == "OMPI_COMM_WORLD_SIZE" {
@@ -87,7 +87,7 @@ func TestWhatIsThereIsFound(t *testing.T) {
 	}
 	for topic, want := range map[string]string{
 		"memory": "15.6 GiB, 7.8 GiB available", "memory limit": "512.0 MiB", "CPU limit": "1.5 CPUs",
-		"energy counters": "1 readable", "huge pages": "madvise",
+		"energy counters": "package package-0", "huge pages": "madvise",
 		"CUDA": "/opt/x/libcuda.so.1 NVRM version: 1",
 	} {
 		if f := find(t, o, topic); f.Found != want || f.Status != OK {

@@ -49,6 +49,10 @@ func replaceFile(path string, content []byte) error {
 type health struct {
 	Step      int64  `json:"step"`
 	Optimizer string `json:"optimizer"`
+	// Degraded says that the run goes on with less than it was given: refreshes that
+	// fail, a tier that lost its drive, saves that failed. Reasons says which.
+	Degraded bool     `json:"degraded"`
+	Reasons  []string `json:"reasons"`
 	// Blocks holds one entry for each block of a second-order method.
 	Blocks any `json:"blocks"`
 }

@@ -34,7 +34,8 @@ func (r *run[T]) loop(ctx context.Context) error {
 			break
 		}
 		if err := r.one(ctx); err != nil {
-			return err
+			// What is known of the blocks helps most when a run fails.
+			return errors.Join(err, r.health())
 		}
 	}
 	return r.finish()
@@ -198,6 +199,7 @@ func (r *run[T]) recordSpeed(st *stepStats, seconds float64, first bool) {
 		m.int(mSaveFail, r.failedSaves[0])
 	}
 	r.recordBlocks()
+	r.gauges.record(m)
 }
 
 // recordBlocks writes the totals over the blocks of a second-order method.
@@ -271,6 +273,9 @@ func (r *run[T]) save(ephemeral bool) error {
 	if err := r.store.SaveAsync(st); err != nil {
 		return err
 	}
+	if err := r.health(); err != nil {
+		return err
+	}
 	r.saved, r.temporary = r.stepper.pos.Step, ephemeral
 	r.snapSeconds = time.Since(start).Seconds()
 	if r.cfg.Checkpoint.Sync {
@@ -320,9 +325,4 @@ func (r *run[T]) finish() error {
 		return err
 	}
 	return r.store.Wait()
-}
-
-// health writes the state of the optimizer's blocks.
-func (r *run[T]) health() error {
-	return writeHealth(r.cfg.SaveFolder, health{Step: r.stepper.pos.Step, Optimizer: r.cfg.Optimizer.Name, Blocks: blockHealth(r.stepper.opt)})
 }

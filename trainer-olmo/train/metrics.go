@@ -13,6 +13,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+
+	"github.com/asteria-runtime/asteria/trainer-olmo/energy"
 )
 
 // The names of the metrics, those of OLMo-core where it has them.
@@ -60,12 +62,16 @@ const (
 	mSave      = "checkpoint/save_duration_s"
 	mSnapshot  = "checkpoint/snapshot (s)"
 	mSaveFail  = "checkpoint/saves failed"
+	mAnonymous = "memory/anonymous (bytes)"
+	mAnonPeak  = "memory/anonymous peak (bytes)"
 )
 
 // metricsFile appends one JSON object for each step.
 type metricsFile struct {
 	f   *os.File
 	buf []byte
+	// energy is the joules of the run at the last line that was kept.
+	energy [energy.Domains]float64
 }
 
 const metricsName = "metrics.jsonl"
@@ -78,7 +84,8 @@ func openMetrics(folder string, done int64) (*metricsFile, error) {
 	if err != nil {
 		return nil, fmt.Errorf("train: %w", err)
 	}
-	end, err := keepSteps(f, done)
+	m := &metricsFile{f: f, buf: make([]byte, 0, 4096)}
+	end, err := keepLines(f, done, m.remember)
 	if err == nil {
 		err = f.Truncate(end)
 	}
@@ -88,12 +95,17 @@ func openMetrics(folder string, done int64) (*metricsFile, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("train: %s: %w", f.Name(), err), f.Close())
 	}
-	return &metricsFile{f: f, buf: make([]byte, 0, 2048)}, nil
+	return m, nil
 }
 
 // keepSteps returns the length of the part of the file that holds whole lines of
 // steps up to done. Steps ascend, so the first later one ends it.
 func keepSteps(r io.Reader, done int64) (int64, error) {
+	return keepLines(r, done, func([]byte) {})
+}
+
+// keepLines is keepSteps that shows every line that stays.
+func keepLines(r io.Reader, done int64, kept func(line []byte)) (int64, error) {
 	in, end := bufio.NewReader(r), int64(0)
 	for {
 		line, err := in.ReadBytes('\n')
@@ -110,6 +122,19 @@ func keepSteps(r io.Reader, done int64) (int64, error) {
 			return end, nil
 		}
 		end += int64(len(line))
+		kept(line)
+	}
+}
+
+// remember takes from a line what later ones go on from.
+func (m *metricsFile) remember(line []byte) {
+	var rec struct {
+		Package float64 `json:"energy/package total (J)"`
+		DRAM    float64 `json:"energy/dram total (J)"`
+		GPU     float64 `json:"energy/gpu total (J)"`
+	}
+	if json.Unmarshal(line, &rec) == nil {
+		m.energy = [energy.Domains]float64{rec.Package, rec.DRAM, rec.GPU}
 	}
 }
 

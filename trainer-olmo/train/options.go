@@ -7,6 +7,7 @@ import (
 
 	"github.com/asteria-runtime/asteria/hooks"
 	"github.com/asteria-runtime/asteria/trainer-olmo/checkpoint"
+	"github.com/asteria-runtime/asteria/trainer-olmo/energy"
 )
 
 // Options are what a run needs beside its configuration. The zero value trains
@@ -26,6 +27,8 @@ type Options struct {
 	// FS is the file system of the checkpoints, for tests. Default: the operating
 	// system's.
 	FS checkpoint.FS
+	// Energy says where energy counters are looked for. The zero value is this machine.
+	Energy energy.Options
 }
 
 func (o Options) withDefaults() Options {

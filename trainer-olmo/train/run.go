@@ -55,6 +55,7 @@ type run[T gemm.Float] struct {
 	store   *checkpoint.Store
 	metrics *metricsFile
 	meter   *meter
+	gauges  *gauges
 	total   int64 // steps of the run
 	stop    int64 // step at which this process ends
 	started int64 // step at which it took over
@@ -207,6 +208,7 @@ func (r *run[T]) openFolder() (err error) {
 	if r.metrics, err = openMetrics(folder, r.stepper.pos.Step); err != nil {
 		return err
 	}
+	r.gauges = openGauges(r.opts.Energy, r.metrics.energy)
 	if len(r.pending()) > 0 {
 		pos := &r.stepper.pos
 		if r.adoptions, err = openAdoptions(folder, pos.Step-pos.Skipped-pos.NonFinite); err != nil {
@@ -260,7 +262,7 @@ func (r *run[T]) close() error {
 	if r.eng != nil {
 		r.eng.Close()
 	}
-	errs = append(errs, r.adoptions.close(), r.trace.close())
+	errs = append(errs, r.adoptions.close(), r.trace.close(), r.gauges.close())
 	if r.metrics != nil {
 		errs = append(errs, r.metrics.close())
 	}

@@ -36,14 +36,6 @@ func newSecondOrder[T gemm.Float](c *config.Config, params []param.Param[T], eng
 	return asteria.New(params, eng, o)
 }
 
-// blockHealth lists the blocks of a second-order method; others have none.
-func blockHealth(o param.Optimizer) any {
-	if h, ok := o.(interface{ Health() []asteria.BlockHealth }); ok {
-		return h.Health()
-	}
-	return []asteria.BlockHealth{}
-}
-
 // totaler is a second-order optimizer as the metrics see it.
 type totaler interface{ Totals() asteria.Totals }
 
