@@ -2,4 +2,4 @@ module github.com/asteria-runtime/asteria/hiersync
 
 go 1.25.0
 
-require github.com/ebitengine/purego v0.11.3 // indirect
+require github.com/ebitengine/purego v0.11.3
