@@ -17,7 +17,7 @@ import (
 type Snapshot[T gemm.Float] struct {
 	AsOf   int64            // Meta.Calls when it was taken
 	Base   [MaxOrder]uint64 // installed version per mode
-	Factor [MaxOrder][]T    // full symmetric d×d, bias corrected; nil without a factor
+	Factor [MaxOrder][]T    // d×d, bias corrected, the lower triangle; Refresh completes it; nil without a factor
 	Basis  [MaxOrder][]T    // installed basis; nil where the job needs none
 }
 
@@ -120,10 +120,12 @@ func (b *Block[T]) NewJob() *Job[T] {
 
 // Snapshot copies what a refresh of the block reads now, at its adoption
 // point, into s, on the host: with operations that are asynchronous, Sync comes
-// first. Factors are mirrored to full matrices and, for Shampoo and
-// EigenShampoo, divided by their bias correction. It returns an error that
-// matches [ErrNonFinite] when a factor is not finite: such a block must not be
-// refreshed, and [Block.Fail] counts it.
+// first. Factors are, for Shampoo and EigenShampoo, divided by their bias
+// correction. It returns an error that matches [ErrNonFinite] when a factor is
+// not finite: such a block must not be refreshed, and [Block.Fail] counts it.
+//
+// A step that takes many snapshots must not be slower than others, so this
+// touches the lower triangles only; the other half is the job's work.
 func (b *Block[T]) Snapshot(st *State[T], s *Snapshot[T]) error {
 	s.AsOf = st.Meta.Calls()
 	for k := range b.order {
@@ -135,30 +137,40 @@ func (b *Block[T]) Snapshot(st *State[T], s *Snapshot[T]) error {
 			copy(s.Basis[k], st.Root[k])
 		}
 		n := b.modes[k].dim
-		mirror(s.Factor[k], st.Factor[k], n, T(b.snapshotScale(st, k)))
+		if !copyLower(s.Factor[k], st.Factor[k], n, T(b.snapshotScale(st, k))) {
+			return fmt.Errorf("%w in factor %d of block %s", ErrNonFinite, k, b.name)
+		}
 		if b.opts.Method == EigenShampoo {
 			addDiagonal(s.Factor[k], n, T(b.opts.Epsilon))
 		}
-		if !vec.Finite(s.Factor[k]) {
-			return fmt.Errorf("%w in factor %d of block %s", ErrNonFinite, k, b.name)
-		}
 	}
 	return nil
+}
+
+// copyLower sets the lower triangle of dst to scale times that of src, and
+// reports whether it is finite: row by row, while a row is in the cache.
+func copyLower[T gemm.Float](dst, src []T, n int, scale T) (finite bool) {
+	for i := range n {
+		row := dst[i*n : i*n+i+1]
+		vec.ScaleTo(row, scale, src[i*n:i*n+i+1])
+		if !vec.Finite(row) {
+			return false
+		}
+	}
+	return true
 }
 
 // mirrorTile is the side of the squares in which mirror works: rows of the
 // source and columns of the destination then stay in the first-level cache.
 const mirrorTile = 32
 
-// mirror sets the full symmetric dst to scale times the lower triangle src.
-func mirror[T gemm.Float](dst, src []T, n int, scale T) {
+// mirror copies the lower triangle of the n×n a to the upper one.
+func mirror[T gemm.Float](a []T, n int) {
 	for i0 := 0; i0 < n; i0 += mirrorTile {
 		for j0 := 0; j0 <= i0; j0 += mirrorTile {
 			for i := i0; i < min(i0+mirrorTile, n); i++ {
-				for j := j0; j < min(j0+mirrorTile, i+1); j++ {
-					v := scale * src[i*n+j]
-					dst[i*n+j] = v
-					dst[j*n+i] = v
+				for j := j0; j < min(j0+mirrorTile, i); j++ {
+					a[j*n+i] = a[i*n+j]
 				}
 			}
 		}
@@ -191,7 +203,7 @@ func (b *Block[T]) snapshotScale(st *State[T], k int) float64 {
 	return scale
 }
 
-// Refresh computes r from s alone and may run on any goroutine that owns
+// Refresh computes r from s alone, completing its matrices first, and may run on any goroutine that owns
 // solver and ops. A mode that fails leaves its error in r.Err, which also
 // collects what the solver's own retries could not save; the first of them is
 // returned.
@@ -203,6 +215,7 @@ func (b *Block[T]) Refresh(ctx context.Context, solver Refresher[T], ops Ops[T],
 		if !b.modes[k].factored {
 			continue
 		}
+		mirror(s.Factor[k], b.modes[k].dim)
 		err := b.refreshMode(ctx, k, solver, ops, s, r)
 		if err == nil && !vec.Finite(r.Root[k]) {
 			err = ErrNonFinite
