@@ -34,6 +34,7 @@
 // A [Pool] runs jobs on a fixed number of threads of lowered priority. Its queue
 // holds all that it is given, a job that panics or fails is told of, and one that
 // never returns is abandoned by a watchdog and its worker replaced, so that nothing
-// waits for it. The watchdog and the time spent in jobs are all for which this
-// package reads a clock; no result depends on it.
+// waits for it. A [Pace] holds its workers to a share of the processors. The
+// watchdog, the time spent in jobs and the pace are all for which this package
+// reads a clock; no result depends on it.
 package hooks

@@ -48,6 +48,10 @@ type PoolOptions[W any] struct {
 	Nice int
 	// Timeout abandons a job that runs longer; 0 means never.
 	Timeout time.Duration
+	// Paused tells how long a worker has slept so far, when jobs are held back as
+	// by a [Pace]: that is no part of a job's time. nil means never. It is called
+	// from any goroutine.
+	Paused func(W) time.Duration
 	// Queue is how many waiting jobs are held without allocating. More are held
 	// too: the queue has no limit, since each waiting job is one block's memory,
 	// which its owner has planned.

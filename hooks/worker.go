@@ -15,8 +15,9 @@ type poolWorker[W any] struct {
 	cancel  context.CancelCauseFunc
 	job     Job[W] // running, nil otherwise
 	started time.Time
-	timer   *time.Timer // the watchdog; nil without a timeout
-	gone    bool        // abandoned: it touches the pool no more
+	paused  time.Duration // until then
+	timer   *time.Timer   // the watchdog; nil without a timeout
+	gone    bool          // abandoned: it touches the pool no more
 }
 
 // start adds a worker.
@@ -86,13 +87,25 @@ func (p *Pool[W]) take(x *poolWorker[W]) Job[W] {
 	if p.closed {
 		return nil
 	}
-	x.job, x.started = p.queue.pop(), time.Now()
+	x.job, x.started, x.paused = p.queue.pop(), time.Now(), p.paused(x)
 	p.active++
 	p.stats.Busy++
 	if x.timer != nil {
 		x.timer.Reset(p.opts.Timeout)
 	}
 	return x.job
+}
+
+// elapsed is how long the job on x has run, its pauses not counted; under mu.
+func (p *Pool[W]) elapsed(x *poolWorker[W]) time.Duration {
+	return time.Since(x.started) - (p.paused(x) - x.paused)
+}
+
+func (p *Pool[W]) paused(x *poolWorker[W]) time.Duration {
+	if p.opts.Paused == nil {
+		return 0
+	}
+	return p.opts.Paused(x.own)
 }
 
 // finish ends a job that returned; false tells the worker that the job was
@@ -108,7 +121,7 @@ func (p *Pool[W]) finish(x *poolWorker[W], job Job[W], err error) bool {
 	}
 	x.job = nil
 	p.stats.Busy--
-	p.stats.Time += time.Since(x.started)
+	p.stats.Time += p.elapsed(x)
 	if err == nil {
 		p.stats.Done++
 	} else {
@@ -190,12 +203,13 @@ func (p *Pool[W]) replace(x *poolWorker[W]) {
 	}
 }
 
-// bark is the watchdog of x: the job has run for the whole of the timeout.
+// bark is the watchdog of x: the job may have run for the whole of the timeout.
 func (p *Pool[W]) bark(x *poolWorker[W]) {
 	p.mu.Lock()
 	job := x.job
-	// A timer that fired while the job before ended finds a younger one.
-	young := p.opts.Timeout - time.Since(x.started)
+	// A timer that fired while the job before ended finds a younger one, and one
+	// that was paused has time left.
+	young := p.opts.Timeout - p.elapsed(x)
 	if job != nil && !x.gone && young > 0 {
 		x.timer.Reset(young)
 		job = nil

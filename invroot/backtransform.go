@@ -39,6 +39,7 @@ type backTransform[T gemm.Float] struct {
 	column  []T
 	w       []gemm.Matrix[T] // Z*Vᵀ of a strip, one per worker
 	n       int
+	wait    pause // nil with more than one worker
 }
 
 // newBackTransform returns a transform whose strips are spread over eng and
@@ -70,7 +71,7 @@ func strip(n int) int {
 func (b *backTransform[T]) apply(ctx context.Context, z, a, tv gemm.Matrix[T], tau []T) error {
 	b.z, b.v, b.tv, b.tau, b.n = z, a, tv, tau, a.Rows
 	for first := 1; first < b.n; first += blockWidth(b.n) {
-		if err := ctx.Err(); err != nil {
+		if err := b.wait.poll(ctx); err != nil {
 			return err
 		}
 		b.prepare(first)
@@ -81,7 +82,7 @@ func (b *backTransform[T]) apply(ctx context.Context, z, a, tv gemm.Matrix[T], t
 			if err := ctx.Err(); err != nil {
 				return err
 			}
-			b.Do(i, 0)
+			b.Do(i, 0) // gives way
 		}
 		return nil
 	}
@@ -130,6 +131,7 @@ func (b *backTransform[T]) Do(chunk, worker int) {
 	lo := chunk * strip(b.n)
 	h := min(strip(b.n), b.n-lo)
 	for first := 1; first < b.n; first += blockWidth(b.n) {
+		b.wait.point()
 		v, tv := b.block(first)
 		z, w := b.z.Slice(lo, 0, h, v.Cols), corner(b.w[worker], h, v.Rows)
 		gemm.Mul(eng, false, true, 1, z, v, 0, w)

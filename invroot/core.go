@@ -40,6 +40,7 @@ type core[T gemm.Float] struct {
 	ranks         []int
 	estimate      []float64
 	max           int
+	wait          pause
 }
 
 // newCore allocates the scratch for orders up to n, except what only iterative
@@ -63,6 +64,17 @@ func newCore[T gemm.Float](eng *gemm.Engine, n int) *core[T] {
 
 func (c *core[T]) close() { c.div.close() }
 
+// giveWay sets what the core calls at its points; see Note: pauses.
+func (c *core[T]) giveWay(p pause) {
+	c.wait, c.tri.wait = p, p
+	if len(c.div.workers) == 1 {
+		c.div.wait, c.back.wait = p, p
+	}
+	if c.lq != nil {
+		c.lq.wait = p
+	}
+}
+
 // spare returns the fifth matrix, which eigendecompositions do without.
 func (c *core[T]) spare() gemm.Matrix[T] {
 	if c.x.Rows == 0 {
@@ -75,6 +87,7 @@ func (c *core[T]) spare() gemm.Matrix[T] {
 func (c *core[T]) factorizer() *lq[T] {
 	if c.lq == nil {
 		c.lq = newLQ(c.eng, c.k, c.max)
+		c.lq.wait = c.wait
 	}
 	return c.lq
 }
@@ -102,6 +115,7 @@ func loadLower[U, T gemm.Float](c *core[U], src gemm.Matrix[T], scale float64) {
 // the residual.
 func (c *core[T]) tridiagonalise(ctx context.Context) error {
 	a := c.view(c.a)
+	c.wait.point()
 	c.tri.symv.run(c.eng, a, c.probe[:c.n], c.image[:c.n])
 	return c.tri.reduce(ctx, a)
 }
@@ -114,6 +128,9 @@ func (c *core[T]) diagonalise(ctx context.Context) (residual float64, err error)
 		return 0, nil
 	}
 	t := c.tri
+	if err := c.wait.poll(ctx); err != nil {
+		return 0, err
+	}
 	if err := c.div.solve(ctx, t.d[:n], t.e[:n-1]); err != nil {
 		return 0, err
 	}
@@ -237,8 +254,10 @@ func (c *core[T]) eigenRoot(ctx context.Context, q rootRequest) (rep Report, err
 	for i, f := range c.power[:n] {
 		vec.Scale(T(math.Sqrt(f)), z.Row(i))
 	}
+	c.wait.point()
 	x := c.view(c.a)
 	gemm.Syrk(c.eng, true, 1, z, 0, x)
+	c.wait.point()
 	clearUpper(x) // what the reduction left there would enter the checks of the result
 	return rep, nil
 }

@@ -31,6 +31,7 @@ type divide[T gemm.Float] struct {
 	nodes   []node
 	workers []worker[T]
 	err     []error
+	wait    pause // nil with more than one worker
 }
 
 // node is a range of the problem.
@@ -160,7 +161,7 @@ func (c *divide[T]) join(ctx context.Context, lo, n, limit int) error {
 	if n <= limit {
 		return nil
 	}
-	if err := ctx.Err(); err != nil {
+	if err := c.wait.poll(ctx); err != nil {
 		return err
 	}
 	m := half(n)
@@ -177,6 +178,7 @@ func (c *divide[T]) join(ctx context.Context, lo, n, limit int) error {
 // solve solves the node [lo, lo+n) with this worker alone.
 func (w *worker[T]) solve(lo, n int) error {
 	if n <= leafOrder {
+		w.c.wait.point()
 		return w.base(lo, n)
 	}
 	m := half(n)
@@ -229,6 +231,7 @@ func (w *worker[T]) merge(eng *gemm.Engine, lo, n, m int) {
 			return
 		}
 		for i := range chunks {
+			w.c.wait.point()
 			t.Do(i, 0)
 		}
 	}
@@ -242,6 +245,7 @@ func (w *worker[T]) merge(eng *gemm.Engine, lo, n, m int) {
 		}
 		t.products(eng)
 	}
+	w.c.wait.point()
 	t.place()
 }
 

@@ -18,6 +18,7 @@ type lq[T gemm.Float] struct {
 	tt    gemm.Matrix[T] // one of them transposed
 	w, wt gemm.Matrix[T]
 	coef  []T
+	wait  pause
 }
 
 const (
@@ -50,7 +51,9 @@ func (f *lq[T]) factor(a, l gemm.Matrix[T]) {
 	for i := 0; i < a.Rows; i += height {
 		h := min(height, a.Rows-i)
 		t := f.t.Slice(i, 0, h, h)
+		f.wait.point()
 		f.panel(a, l, i, h, t)
+		f.wait.point()
 		f.applyRight(a.Slice(i, i, h, a.Cols-i), t, a.Slice(i+h, i, a.Rows-i-h, a.Cols-i))
 	}
 }
@@ -66,6 +69,7 @@ func (f *lq[T]) panel(a, l gemm.Matrix[T], i, h int, t gemm.Matrix[T]) {
 	h2 := h - h1
 	t1, t2 := t.Slice(0, 0, h1, h1), t.Slice(h1, h1, h2, h2)
 	f.panel(a, l, i, h1, t1)
+	f.wait.point()
 	v1 := a.Slice(i, i, h1, a.Cols-i)
 	f.applyRight(v1, t1, a.Slice(i+h1, i, h2, a.Cols-i))
 	f.panel(a, l, i+h1, h2, t2)
@@ -170,6 +174,7 @@ func (f *lq[T]) form(q, a gemm.Matrix[T]) {
 	}
 	for i := (a.Rows - 1) / height * height; i >= 0; i -= height {
 		h := min(height, a.Rows-i)
+		f.wait.point()
 		t := corner(f.tt, h, h)
 		transpose(t, f.t.Slice(i, 0, h, h))
 		f.applyRight(a.Slice(i, i, h, a.Cols-i), t, q.Slice(i, i, a.Rows-i, a.Cols-i))

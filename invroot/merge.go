@@ -307,7 +307,9 @@ func (t *mergeTask[T]) vectors() gemm.Matrix[T] {
 func (t *mergeTask[T]) products(eng *gemm.Engine) {
 	left, right, _ := t.gathered()
 	u := t.vectors()
+	t.c.wait.point()
 	t.product(eng, u.Slice(0, 0, t.k, left.Rows), left, t.z.Slice(0, 0, t.k, t.m))
+	t.c.wait.point()
 	t.product(eng, u.Slice(0, t.upperRows, t.k, right.Rows), right, t.z.Slice(0, t.m, t.k, t.n-t.m))
 }
 

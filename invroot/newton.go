@@ -116,7 +116,7 @@ func (c *core[T]) keep(x gemm.Matrix[T]) {
 func (s *coupled[T]) newton(ctx context.Context, o Options) error {
 	s.start(float64(s.p+1) / (2 * frobenius(s.m)))
 	for s.err > o.Tolerance && s.iterations < o.MaxIterations {
-		if err := ctx.Err(); err != nil {
+		if err := s.c.wait.poll(ctx); err != nil {
 			return err
 		}
 		before := s.err
@@ -140,7 +140,7 @@ func (s *coupled[T]) higherOrder(ctx context.Context, o Options) error {
 	}
 	s.start(1 / trace)
 	for s.err > o.Tolerance && s.iterations < o.MaxIterations {
-		if err := ctx.Err(); err != nil {
+		if err := s.c.wait.poll(ctx); err != nil {
 			return err
 		}
 		before := s.err
@@ -230,7 +230,10 @@ func (s *coupled[T]) addDiagonal(m gemm.Matrix[T], v T) {
 	}
 }
 
-func (s *coupled[T]) mul(a, b, c gemm.Matrix[T]) { gemm.Mul(s.c.eng, false, false, 1, a, b, 0, c) }
+func (s *coupled[T]) mul(a, b, c gemm.Matrix[T]) {
+	s.c.wait.point()
+	gemm.Mul(s.c.eng, false, false, 1, a, b, 0, c)
+}
 
 // advance sets X = X*T and M = T^p*M. The old X stays in v until the next step.
 func (s *coupled[T]) advance() {

@@ -110,6 +110,12 @@ type Options struct {
 	MaxIterations int
 	// Order of HigherOrder, 2 to 16, default 3.
 	Order int
+	// Pause, when not nil, is called again and again during a refresh, on the
+	// goroutine that called the solver: it may sleep, so that a refresh takes no
+	// more than a share of a core. The longest stretch without a call is one product
+	// of the matrix's order; see BenchmarkPause. It must not use the solver. No
+	// result depends on it.
+	Pause func()
 	// RidgeRetries is how often a failed root is tried again in float64 with a
 	// ridge ten times larger: 0 means 6, negative none. Ridge None never grows one.
 	RidgeRetries int

@@ -175,7 +175,7 @@ func orthogonalizeInto[U, T gemm.Float](ctx context.Context, c *core[U], dst, g 
 	scaleAll(x, 1/max(norm, 1e-8*top))
 	limit := 8 * float64(m) * unit[U]()
 	for i := 0; i < len(steps)+polish; i++ {
-		if err := ctx.Err(); err != nil {
+		if err := c.wait.poll(ctx); err != nil {
 			return rep, err
 		}
 		p := NewtonSchulz

@@ -98,7 +98,7 @@ func iterateInto[U, T gemm.Float](ctx context.Context, c *core[U], q, a gemm.Mat
 			ranks[i] = i
 		}
 	}
-	if err := ctx.Err(); err != nil {
+	if err := c.wait.poll(ctx); err != nil {
 		return err
 	}
 	y, out := c.view(c.g), c.view(c.z)
@@ -107,10 +107,11 @@ func iterateInto[U, T gemm.Float](ctx context.Context, c *core[U], q, a gemm.Mat
 	}
 	f := c.factorizer()
 	f.factor(y, gemm.Matrix[U]{})
-	if err := ctx.Err(); err != nil {
+	if err := c.wait.poll(ctx); err != nil {
 		return err
 	}
 	f.form(out, y)
+	c.wait.point()
 	if !finite(out) {
 		return ErrRange
 	}
@@ -130,7 +131,9 @@ func projectInto[U, T gemm.Float](c *core[U], q, a gemm.Matrix[T], scale float64
 	mirror(c.view(c.a))
 	qt, y := c.view(c.z), c.view(c.u)
 	transpose(qt, q)
+	c.wait.point()
 	gemm.Mul(c.eng, false, false, 1, qt, c.view(c.a), 0, y)
+	c.wait.point()
 	for i := range c.n {
 		d := c.tri.y[:1]
 		c.k.dots(d, y.Slice(i, 0, 1, c.n), qt.Row(i))
@@ -231,7 +234,7 @@ func diagonalizeInto[U, T gemm.Float](ctx context.Context, c *core[U], q gemm.Ma
 	rotation := c.view(c.spare())
 	f := c.factorizer()
 	for rep.Residual = offDiagonal(b); rep.Residual > r.tol && rep.Iterations < r.maxIter; rep.Residual = offDiagonal(b) {
-		if err := ctx.Err(); err != nil {
+		if err := c.wait.poll(ctx); err != nil {
 			return err
 		}
 		// B is symmetric: its LQ is B = L*P, so qr(B) is (Pᵀ, Lᵀ) and RQ = (P*L)ᵀ.
@@ -239,7 +242,9 @@ func diagonalizeInto[U, T gemm.Float](ctx context.Context, c *core[U], q gemm.Ma
 		clearMatrix(l)
 		f.factor(next, l)
 		f.form(rotation, next)
+		c.wait.point()
 		gemm.Mul(c.eng, true, true, 1, l, rotation, 0, b)
+		c.wait.point()
 		gemm.Mul(c.eng, false, false, 1, rotation, qt, 0, next)
 		qt, next = next, qt
 		rep.Iterations++

@@ -36,6 +36,7 @@ func NewSolver[T gemm.Float](eng *gemm.Engine, maxOrder int, opts Options) (*Sol
 		return nil, err
 	}
 	s := &Solver[T]{eng: eng, opts: opts.withDefaults(), max: maxOrder, own: newCore[T](eng, maxOrder)}
+	s.own.giveWay(opts.Pause)
 	s.wide, _ = any(s.own).(*core[float64])
 	return s, nil
 }
@@ -55,6 +56,7 @@ func (s *Solver[T]) Stats() Stats { return s.stats }
 func (s *Solver[T]) double() *core[float64] {
 	if s.wide == nil {
 		s.wide = newCore[float64](s.eng, s.max)
+		s.wide.giveWay(s.opts.Pause)
 	}
 	return s.wide
 }

@@ -25,6 +25,7 @@ type tridiagonal[T gemm.Float] struct {
 	pairs, swapped gemm.Matrix[T]
 	x, y, coef     []T
 	symv           symvTask[T]
+	wait           pause
 }
 
 // maxPanel bounds the columns of a panel.
@@ -57,12 +58,13 @@ func panelWidth(n int) int {
 func (t *tridiagonal[T]) reduce(ctx context.Context, a gemm.Matrix[T]) error {
 	n := a.Rows
 	for top := n - 1; top > 0; {
-		if err := ctx.Err(); err != nil {
+		if err := t.wait.poll(ctx); err != nil {
 			return err
 		}
 		width := min(panelWidth(n), top)
 		for q := range width {
 			t.column(a, top-q, q)
+			t.wait.point()
 		}
 		t.update(a, top+1-width, width)
 		top -= width
@@ -146,6 +148,7 @@ func (t *tridiagonal[T]) update(a gemm.Matrix[T], m, width int) {
 	strip := stripHeight(m)
 	for i := 0; i < m; i += strip {
 		h := min(strip, m-i)
+		t.wait.point()
 		gemm.Mul(t.eng, true, false, -1, t.pairs.Slice(0, i, 2*width, h),
 			t.swapped.Slice(0, 0, 2*width, i+h), 1, a.Slice(i, 0, h, i+h))
 	}
