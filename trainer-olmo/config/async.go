@@ -19,18 +19,19 @@ func (c *Config) RefreshWorkers() int {
 	case c.Runtime.Workers > 0:
 		return c.Runtime.Workers
 	}
-	return max(1, runtime.NumCPU()-c.threads())
+	return max(1, runtime.NumCPU()-c.ComputeThreads())
 }
 
-// threads is the number of computing threads.
-func (c *Config) threads() int { return or(c.Train.Threads, runtime.NumCPU()) }
+// ComputeThreads is train.threads with its default filled in: one for each
+// processor.
+func (c *Config) ComputeThreads() int { return or(c.Train.Threads, runtime.NumCPU()) }
 
 // async translates the section runtime. Where cores are spare the workers give way
 // at low priority; where all cores train, that would starve them until training
 // waits, so they keep theirs and get their work evenly over the steps.
 func (c *Config) async() (asteria.Mode, asteria.Async) {
 	r := &c.Runtime
-	spare := runtime.NumCPU() >= c.threads()+c.RefreshWorkers()
+	spare := runtime.NumCPU() >= c.ComputeThreads()+c.RefreshWorkers()
 	a := asteria.Async{
 		Staleness: negativeZero(int64(r.Staleness)), Lag: negativeZero(int64(r.Lag)), LagStart: negativeZero(int64(r.LagStart)),
 		Adopt: asteria.Adopt(index(r.Adopt, "scheduled", "ready")), Workers: c.RefreshWorkers(),

@@ -106,6 +106,17 @@ func WorkBytes[T gemm.Float](c Config, rows, seq, threads int) int64 {
 	return a.bytes
 }
 
+// LossBytes is the memory in bytes that [Model.Loss] needs for rows sequences of
+// seq tokens, beside the parameters and the scratch that WorkBytes counts.
+func LossBytes[T gemm.Float](c Config, rows, seq int) int64 {
+	c = c.Resolved()
+	a := arena{dry: true}
+	windows := c.windows()
+	slices.Sort(windows)
+	newWork[T](c, len(slices.Compact(windows)), plan{rows: rows, seq: seq, capacity: seq}, &a)
+	return a.bytes
+}
+
 // newWork allocates the buffers of a plan. Without keep all layers share one
 // set, and the residual stream is updated in place.
 func newWork[T gemm.Float](c Config, windows int, p plan, m *arena) *work[T] {

@@ -51,3 +51,25 @@ func TestLogitRows(t *testing.T) {
 		}
 	}
 }
+
+// What LossBytes counts is what a first evaluation allocates.
+func TestLossBytesIsWhatALossAllocates(t *testing.T) {
+	for name, c := range variants() {
+		c.DModel, c.HiddenSize, c.VocabSize = 64, 200, 300
+		const rows, seq = 3, 400
+		m := newTest[float32](t, c, 1)
+		if _, err := m.LossGrad(randomBatch(1, 1, seq, c.VocabSize), LossOptions{}, nil); err != nil {
+			t.Fatal(err) // the workers' scratch is shared with training
+		}
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		if _, err := m.Loss(randomBatch(2, rows, seq, c.VocabSize), LossOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		runtime.ReadMemStats(&after)
+		got, want := int64(after.TotalAlloc-before.TotalAlloc), LossBytes[float32](c, rows, seq)
+		if got < want || got > want+want/10+1<<20 {
+			t.Errorf("%s: a loss allocated %d bytes, LossBytes says %d", name, got, want)
+		}
+	}
+}

@@ -1,11 +1,9 @@
 package plan
 
 import (
-	"errors"
 	"fmt"
 	"math"
 	"os"
-	"runtime"
 
 	"github.com/asteria-runtime/asteria/trainer-olmo/asteria"
 	"github.com/asteria-runtime/asteria/trainer-olmo/config"
@@ -54,17 +52,6 @@ type Rate struct {
 	LR   float64
 	Note string
 }
-
-// Bytes is the memory of one class of tensors.
-type Bytes struct {
-	Class    string
-	Bytes    int64
-	What     string
-	Estimate bool // not exact
-}
-
-// elem is the size of an element: training runs in float32.
-const elem = 4
 
 // New computes the plan of a resolved configuration.
 func New(c *config.Config) (*Plan, error) {
@@ -200,79 +187,6 @@ func (p *Plan) scheduleNotes(steps, warmup, end int64) {
 	}
 }
 
-// memory adds up the classes. What asteria plans is exact; activations follow
-// the model's buffers.
-func (p *Plan) memory(c *config.Config) error {
-	weights := p.Parameters * elem
-	p.add("weights", weights, "float32", false)
-	p.add("gradients", weights, "float32, summed over micro-batches", false)
-	state, err := p.optimizerMemory(c)
-	if err != nil {
-		return err
-	}
-	if !c.Checkpoint.Sync {
-		p.add("checkpoint snapshot", weights+state, "copy that an asynchronous save writes from", false)
-	}
-	p.add("activations", Activations(p.Model, p.MicroTokens), fmt.Sprintf("one micro-batch of %s tokens", Group(p.MicroTokens)), true)
-	return nil
-}
-
-func (p *Plan) add(class string, bytes int64, what string, estimate bool) {
-	if bytes > 0 {
-		p.Memory = append(p.Memory, Bytes{class, bytes, what, estimate})
-	}
-}
-
-// optimizerMemory adds the optimizer's classes and returns the bytes that
-// a checkpoint holds of it.
-func (p *Plan) optimizerMemory(c *config.Config) (int64, error) {
-	if !c.Optimizer.SecondOrder() {
-		moments, what := int64(2), "first and second"
-		if c.Optimizer.Name == "lionw" {
-			moments, what = 1, "first"
-		}
-		p.add("optimizer moments", moments*p.Parameters*elem, what, false)
-		for _, t := range p.Model.Shapes() {
-			p.Tensors = append(p.Tensors, Tensor{t.Name, t.Shape, c.Optimizer.Name, 0, 2 * elem * t.Len(), moments * elem * t.Len()})
-		}
-		return moments * p.Parameters * elem, nil
-	}
-	o, err := c.AsteriaOptions()
-	if err != nil {
-		return 0, err
-	}
-	threads := c.Train.Threads
-	if threads == 0 {
-		threads = runtime.NumCPU()
-	}
-	a, err := asteria.PlanFor[float32](shapes(p.Model), threads, o)
-	if err != nil {
-		return 0, err
-	}
-	p.tensors(a)
-	persistent := int64(0)
-	for _, class := range []struct {
-		key, name, what string
-		kept            bool
-	}{
-		{asteria.ClassMoments, "optimizer moments", "first and second, those of AdamW included", true},
-		{asteria.ClassFactors, "factors", "statistics of the blocks", true},
-		{asteria.ClassRoots, "roots and bases", "inverse roots, eigenbases, gains", true},
-		{asteria.ClassCounter, "counters", "of the blocks", true},
-		{asteria.ClassScratch, "scratch", "of the update", false},
-		{asteria.ClassJobs, "refresh jobs", "snapshots and results", false},
-		{asteria.ClassSolver, "solver", "eigendecompositions and roots", false},
-		{asteria.ClassKernels, "kernels", "packed panels of the workers' engines", false},
-	} {
-		n := a.Class(class.key)
-		if class.kept {
-			persistent += n
-		}
-		p.add(class.name, n, class.what, class.key == asteria.ClassSolver)
-	}
-	return persistent + a.Pending, a.Check(o.MemoryLimit)
-}
-
 // tensors copies the runtime's lines in the model's order.
 func (p *Plan) tensors(a asteria.Plan) {
 	byName := map[string]asteria.Line{}
@@ -292,47 +206,4 @@ func shapes(m model.Config) []asteria.Shape {
 		out = append(out, asteria.Shape{Name: t.Name, Dims: t.Shape, Role: t.Role})
 	}
 	return out
-}
-
-// Activations estimates the bytes of one forward and backward pass over so many
-// tokens: for each layer and token the residual stream four times, the
-// projections, rotated queries, keys and values, the attention's result, gate, up
-// and their product; once, what the backward pass works with and a chunk of
-// logits.
-func Activations(m model.Config, tokens int64) int64 {
-	m = m.Resolved()
-	d, hidden := int64(m.DModel), int64(m.HiddenSize)
-	q, kv := int64(m.NHeads*m.HeadDim), int64(m.NKVHeads*m.HeadDim)
-	layer := 4*d + (q + 2*kv) + (q + 2*kv) + q + int64(m.NHeads) + 3*hidden + 6
-	once := 4*d + 2*(q+2*kv) + q + hidden + 2
-	const logitElements = 1 << 21 // of a chunk of rows, or all of them
-	return elem * (tokens*(int64(m.NLayers)*layer+once) + min(tokens*int64(m.VocabSize), logitElements))
-}
-
-// Total is the sum over all classes.
-func (p *Plan) Total() int64 {
-	n := int64(0)
-	for _, b := range p.Memory {
-		n += b.Bytes
-	}
-	return n
-}
-
-// ErrOverBudget is wrapped by [Plan.Check].
-var ErrOverBudget = errors.New("plan: over budget")
-
-// Check refuses a plan that needs more than limit bytes and shows the
-// arithmetic. A limit of 0 is none.
-func (p *Plan) Check(limit int64) error {
-	if total := p.Total(); limit > 0 && total > limit {
-		sum := ""
-		for i, b := range p.Memory {
-			if i > 0 {
-				sum += " + "
-			}
-			sum += fmt.Sprintf("%s %s", b.Class, Size(b.Bytes))
-		}
-		return fmt.Errorf("%w: %s = %s, the limit is %s", ErrOverBudget, sum, Size(total), Size(limit))
-	}
-	return nil
 }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"testing"
 
@@ -204,36 +203,6 @@ func TestTheBytesOfTheParametersAddUp(t *testing.T) {
 		if err := p.WriteTensors(&b); err != nil || strings.Count(b.String(), "\n") != len(p.Tensors)+1 {
 			t.Errorf("%s: %v\n%s", name, err, b.String())
 		}
-	}
-}
-
-// The estimate is of the model's buffers; the rest of what a first step
-// allocates is small beside them, so a tenth covers it.
-func TestActivationsAreWithinATenthOfWhatTheModelAllocates(t *testing.T) {
-	c, err := model.Preset("olmo2_14M")
-	if err != nil {
-		t.Fatal(err)
-	}
-	c.VocabSize = 512
-	eng := gemm.New(1)
-	defer eng.Close()
-	m, err := model.New[float32](c, eng)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer m.Close()
-	m.Init(1)
-	const rows, seq = 8, 256
-	b := model.Batch{Tokens: make([]int32, rows*seq), Rows: rows, Seq: seq}
-	var before, after runtime.MemStats
-	runtime.ReadMemStats(&before)
-	if _, err := m.LossGrad(b, model.LossOptions{Divisor: rows * seq}, nil); err != nil {
-		t.Fatal(err)
-	}
-	runtime.ReadMemStats(&after)
-	got, want := float64(after.TotalAlloc-before.TotalAlloc), float64(Activations(c, rows*seq))
-	if got < 0.9*want || got > 1.1*want {
-		t.Errorf("the first step allocated %s, the estimate is %s", Size(int64(got)), Size(int64(want)))
 	}
 }
 

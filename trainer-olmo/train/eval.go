@@ -70,14 +70,10 @@ func (e *evaluation) result() EvalResult {
 	return EvalResult{CE: ce, PPL: math.Exp(ce), Labels: e.labels, Tokens: e.tokens}
 }
 
-// evalTokens is about how many tokens are evaluated at once: it bounds the
-// activations and does not change the result.
-const evalTokens = 4096
-
 // openHeldOut opens the data of the evaluation, nil when there is none.
 func openHeldOut(c *config.Config) (source, error) {
 	d := c.DataConfig()
-	d.BatchInstances = max(1, evalTokens/d.SequenceLength)
+	d.BatchInstances = c.EvalBatch()
 	if len(c.Eval.Paths) > 0 {
 		d.Corpus, d.Paths, d.LabelMaskPaths = "", c.Eval.Paths, nil
 		return closable(data.OpenEval(d, int64(c.Eval.Tokens)))
@@ -132,7 +128,7 @@ func Eval(ctx context.Context, c *config.Config, path string) (EvalResult, error
 }
 
 func evalOn(ctx context.Context, c *config.Config, path string, src source) (EvalResult, error) {
-	eng := gemm.New(threads(c))
+	eng := gemm.New(c.ComputeThreads())
 	defer eng.Close()
 	m, err := loadModel(c, path, eng)
 	if err != nil {

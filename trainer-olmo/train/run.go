@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"runtime"
 	"time"
 
 	"github.com/asteria-runtime/asteria/coherreg"
@@ -112,7 +111,7 @@ func (r *run[T]) open(open sources) (err error) {
 			return err
 		}
 	}
-	r.eng = gemm.New(threads(c))
+	r.eng = gemm.New(c.ComputeThreads())
 	if err := r.build(); err != nil {
 		return err
 	}
@@ -123,14 +122,6 @@ func (r *run[T]) open(open sources) (err error) {
 		return err
 	}
 	return r.openFolder()
-}
-
-// threads is the number of computing threads, one for each processor by default.
-func threads(c *config.Config) int {
-	if n := c.Train.Threads; n > 0 {
-		return n
-	}
-	return runtime.NumCPU()
 }
 
 // length finds the number of steps.

@@ -7,7 +7,6 @@ import (
 
 	"github.com/asteria-runtime/asteria/trainer-olmo/config"
 	"github.com/asteria-runtime/asteria/trainer-olmo/report"
-	"github.com/asteria-runtime/asteria/trainer-olmo/train"
 )
 
 func compareCommand() command {
@@ -50,9 +49,8 @@ func runCompare(ctx context.Context, e *env) error {
 				fmt.Fprintf(e.err, "note: %s\n", n)
 			}
 		}
-		setProcs(threads(r.Config), r.Config.RefreshWorkers())
 		fmt.Fprintf(e.err, "run %d of %d: %s\n", i+1, len(c.Runs), r.Config.RunName)
-		res, err := train.Run(ctx, r.Config, trainOptions(e.err))
+		res, err := trainOne(ctx, r.Config, e.err)
 		if err != nil {
 			return fmt.Errorf("%s: %w", r.Config.RunName, err)
 		}

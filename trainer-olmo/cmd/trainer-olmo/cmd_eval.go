@@ -50,7 +50,7 @@ func runEval(ctx context.Context, e *env) error {
 		return err
 	}
 	tellNotices(e.err, c)
-	setProcs(threads(c), 0)
+	setProcs(c.ComputeThreads(), 0)
 	r, err := train.Eval(ctx, c, path)
 	if err != nil {
 		return err

@@ -49,8 +49,8 @@ func runGenerate(ctx context.Context, e *env) error {
 	if c.Train.Threads < 0 {
 		return usagef("generate: --threads %d: must not be negative", c.Train.Threads)
 	}
-	setProcs(threads(&c), 0)
-	eng := gemm.New(threads(&c))
+	setProcs(c.ComputeThreads(), 0)
+	eng := gemm.New(c.ComputeThreads())
 	defer eng.Close()
 	m, err := openModel(path, eng)
 	if err != nil {

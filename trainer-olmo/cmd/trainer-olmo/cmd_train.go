@@ -5,7 +5,11 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"os"
+	"runtime/debug"
 
+	"github.com/asteria-runtime/asteria/trainer-olmo/config"
+	"github.com/asteria-runtime/asteria/trainer-olmo/plan"
 	"github.com/asteria-runtime/asteria/trainer-olmo/report"
 	"github.com/asteria-runtime/asteria/trainer-olmo/train"
 )
@@ -33,8 +37,7 @@ func runTrain(ctx context.Context, e *env) error {
 		return err
 	}
 	tellNotices(e.err, c)
-	setProcs(threads(c), c.RefreshWorkers())
-	res, err := train.Run(ctx, c, trainOptions(e.err))
+	res, err := trainOne(ctx, c, e.err)
 	if err != nil {
 		return err
 	}
@@ -43,6 +46,32 @@ func runTrain(ctx context.Context, e *env) error {
 		return nil
 	}
 	return writeReport(e.out, c.SaveFolder, []string{c.SaveFolder}, nil, report.Page{Title: c.RunName})
+}
+
+// trainOne makes a run within its plan: it is refused, with the arithmetic, before
+// anything is allocated when it would not fit, the Go heap is kept to what the plan
+// says, and afterwards its memory goes back to the system.
+func trainOne(ctx context.Context, c *config.Config, progress io.Writer) (train.Result, error) {
+	p, err := plan.New(c)
+	if err != nil {
+		return train.Result{}, err
+	}
+	setProcs(c.ComputeThreads(), c.RefreshWorkers())
+	defer limitHeap(p.HeapLimit())()
+	return train.Run(ctx, c, trainOptions(progress))
+}
+
+// limitHeap bounds the Go heap until the returned function is called, which also
+// returns what is free to the system. A limit that the user set stays in force.
+func limitHeap(bytes int64) (restore func()) {
+	if os.Getenv("GOMEMLIMIT") != "" {
+		return debug.FreeOSMemory
+	}
+	before := debug.SetMemoryLimit(bytes)
+	return func() {
+		debug.SetMemoryLimit(before)
+		debug.FreeOSMemory()
+	}
 }
 
 // trainOptions are those of a run under this command.

@@ -46,14 +46,6 @@ func tellNotices(w io.Writer, c *config.Config) {
 	}
 }
 
-// threads is train.threads with its default filled in.
-func threads(c *config.Config) int {
-	if c.Train.Threads > 0 {
-		return c.Train.Threads
-	}
-	return runtime.NumCPU()
-}
-
 // setProcs gives the scheduler room for the computing threads, the refresh
 // workers, and two more for everything else.
 func setProcs(threads, workers int) {

@@ -1,0 +1,176 @@
+package plan
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/asteria-runtime/asteria/trainer-olmo/asteria"
+	"github.com/asteria-runtime/asteria/trainer-olmo/config"
+	"github.com/asteria-runtime/asteria/trainer-olmo/model"
+)
+
+// Note: peak memory. The lines of [Plan.Memory] add up to the most anonymous
+// memory (RssAnon of /proc/self/status) that a run has at any time, so they count
+// what is allocated once and kept: the trainer allocates nothing per step. What is
+// allocated and never touched takes no memory; there is none of it worth a line.
+// Two things keep the sum true that are not in it: the command limits the Go heap
+// to [Plan.HeapLimit], so that garbage cannot pile up beside the state, and it
+// gives a finished run's memory back before the report is drawn.
+
+// Bytes is the memory of one class of tensors.
+type Bytes struct {
+	Class    string
+	Bytes    int64
+	What     string
+	Estimate bool // not exact
+}
+
+// elem is the size of an element: training runs in float32.
+const elem = 4
+
+// memory adds up the classes.
+func (p *Plan) memory(c *config.Config) error {
+	weights := p.Parameters * elem
+	p.add("weights", weights, "float32", false)
+	p.add("gradients", weights, "float32, summed over micro-batches", false)
+	state, err := p.optimizerMemory(c)
+	if err != nil {
+		return err
+	}
+	if !c.Checkpoint.Sync {
+		p.add("checkpoint snapshot", weights+state, "copy that an asynchronous save writes from", false)
+	}
+	p.passes(c)
+	p.add("data", dataBytes(p, c), "batches and the order of the instances", true)
+	p.add("program", programBytes(p.Total()), "binary, stacks, the collector's tables and the garbage between its runs", true)
+	return nil
+}
+
+func (p *Plan) add(class string, bytes int64, what string, estimate bool) {
+	if bytes > 0 {
+		p.Memory = append(p.Memory, Bytes{class, bytes, what, estimate})
+	}
+}
+
+// passes adds the model's buffers: those of a training pass, kept from step to
+// step, and those of an evaluation, kept from one to the next.
+func (p *Plan) passes(c *config.Config) {
+	rows := max(1, p.MicroTokens/int64(p.Sequence))
+	p.add("activations", model.WorkBytes[float32](p.Model, int(rows), p.Sequence, c.ComputeThreads()),
+		fmt.Sprintf("one micro-batch of %s tokens", Group(p.MicroTokens)), false)
+	if rows := c.EvalRows(); rows > 0 {
+		p.add("evaluation", model.LossBytes[float32](p.Model, rows, p.Sequence),
+			fmt.Sprintf("one pass over %s tokens", Group(int64(rows*p.Sequence))), false)
+	}
+}
+
+// dataBytes is what the loader keeps: a batch and its masks for training and
+// evaluation, and four bytes for each instance of an epoch.
+func dataBytes(p *Plan, c *config.Config) int64 {
+	const perToken = 4 + 1 // the id and a mask
+	instances := p.EpochTokens / int64(p.Sequence)
+	return perToken*(p.BatchTokens+int64(c.EvalRows()*p.Sequence)) + 4*instances
+}
+
+// programBytes is the memory of the program itself beside so many bytes of
+// everything else: about 12 MiB for binary, stacks and small objects, and what the
+// collector keeps for each page of the heap, together with garbage not collected
+// yet a two-hundredth.
+func programBytes(rest int64) int64 { return 12<<20 + rest/200 }
+
+// optimizerMemory adds the optimizer's classes and returns the bytes that
+// a checkpoint holds of it.
+func (p *Plan) optimizerMemory(c *config.Config) (int64, error) {
+	if !c.Optimizer.SecondOrder() {
+		return p.firstOrder(c), nil
+	}
+	o, err := c.AsteriaOptions()
+	if err != nil {
+		return 0, err
+	}
+	a, err := asteria.PlanFor[float32](shapes(p.Model), c.ComputeThreads(), o)
+	if err != nil {
+		return 0, err
+	}
+	p.tensors(a)
+	persistent := int64(0)
+	for _, class := range []struct {
+		key, name, what string
+		kept            bool
+	}{
+		{asteria.ClassMoments, "optimizer moments", "first and second, those of AdamW included", true},
+		{asteria.ClassFactors, "factors", "statistics of the blocks", true},
+		{asteria.ClassRoots, "roots and bases", "inverse roots, eigenbases, gains", true},
+		{asteria.ClassCounter, "counters", "of the blocks", true},
+		{asteria.ClassScratch, "scratch", "of the update", false},
+		{asteria.ClassSolver, "solver", "eigendecompositions and roots", false},
+		{asteria.ClassKernels, "kernels", "packed panels of the workers' engines", false},
+	} {
+		n := a.Class(class.key)
+		if class.kept {
+			persistent += n
+		}
+		p.add(class.name, n, class.what, class.key == asteria.ClassSolver)
+	}
+	p.jobs(a)
+	return persistent + a.Pending, a.Check(o.MemoryLimit)
+}
+
+// jobs adds the refreshes in flight. A result that was adopted leaves its memory
+// to the next one of its block: that is the block's spare slot.
+func (p *Plan) jobs(a asteria.Plan) {
+	jobs := a.Class(asteria.ClassJobs)
+	if a.Pending == 0 {
+		p.add("refresh jobs", jobs, "snapshot and result of the workers' refreshes", false)
+		return
+	}
+	p.add("snapshots in flight", jobs-a.Pending, "statistics that refreshes beside training work on", false)
+	p.add("spare slots", a.Pending, "results of these refreshes until they are adopted", false)
+}
+
+// firstOrder adds the moments of a method without factors.
+func (p *Plan) firstOrder(c *config.Config) int64 {
+	moments, what := int64(2), "first and second"
+	if c.Optimizer.Name == "lionw" {
+		moments, what = 1, "first"
+	}
+	p.add("optimizer moments", moments*p.Parameters*elem, what, false)
+	for _, t := range p.Model.Shapes() {
+		p.Tensors = append(p.Tensors, Tensor{t.Name, t.Shape, c.Optimizer.Name, 0, 2 * elem * t.Len(), moments * elem * t.Len()})
+	}
+	return moments * p.Parameters * elem
+}
+
+// Total is the sum over all classes.
+func (p *Plan) Total() int64 {
+	n := int64(0)
+	for _, b := range p.Memory {
+		n += b.Bytes
+	}
+	return n
+}
+
+// ErrOverBudget is wrapped by [Plan.Check].
+var ErrOverBudget = errors.New("plan: over budget")
+
+// Check refuses a plan that needs more than limit bytes and shows the
+// arithmetic. A limit of 0 is none.
+func (p *Plan) Check(limit int64) error {
+	if total := p.Total(); limit > 0 && total > limit {
+		sum := ""
+		for i, b := range p.Memory {
+			if i > 0 {
+				sum += " + "
+			}
+			sum += fmt.Sprintf("%s %s", b.Class, Size(b.Bytes))
+		}
+		return fmt.Errorf("%w: %s = %s, the limit is %s", ErrOverBudget, sum, Size(total), Size(limit))
+	}
+	return nil
+}
+
+// HeapLimit is the limit of the Go heap under which a run of this plan keeps to
+// it, for [runtime/debug.SetMemoryLimit]. The collector then runs when garbage
+// would exceed what the plan allows, and not as rarely as the size of the state
+// would make it.
+func (p *Plan) HeapLimit() int64 { return p.Total() }
