@@ -2,7 +2,7 @@
 // float32 and float64, as an optimizer step and a transformer layer need them.
 //
 // Every function has a portable specification in Go (nameRef), and for float32
-// an AVX-512 and an AVX2 version that give the same bits: each operation is
+// AVX-512, AVX2 and NEON versions that give the same bits: each operation is
 // rounded on its own (nothing is fused), elements do not influence each other,
 // and exp is one polynomial evaluated in the same order everywhere. So a result
 // does not depend on the instruction set, on the address or alignment of a slice,

@@ -5,12 +5,12 @@ type isa uint8
 
 const (
 	portable isa = iota
-	narrow       // AVX2: 8 float32 lanes
+	narrow       // AVX2 with 8 float32 lanes, or NEON with 4
 	wide         // AVX-512: 16 float32 lanes
 )
 
-func (l isa) String() string { return [...]string{"portable", "avx2", "avx512"}[l] }
+func (l isa) String() string { return levelNames[l] }
 
-// Kernels names the instruction set in use: avx512, avx2 or portable. It is for
-// reports; results do not depend on it.
+// Kernels names the instruction set in use: avx512, avx2, neon or portable. It is
+// for reports; results do not depend on it.
 func Kernels() string { return level().String() }

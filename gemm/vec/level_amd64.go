@@ -17,3 +17,5 @@ func level() isa {
 	}
 	return narrow
 }
+
+var levelNames = [...]string{portable: "portable", narrow: "avx2", wide: "avx512"}

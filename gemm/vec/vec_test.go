@@ -26,7 +26,7 @@ func force(t testing.TB, l isa) {
 	var off []cpuid.FeatureID
 	switch l {
 	case portable:
-		off = []cpuid.FeatureID{cpuid.AVX2}
+		off = []cpuid.FeatureID{cpuid.AVX2, cpuid.ASIMD}
 	case narrow:
 		off = []cpuid.FeatureID{cpuid.AVX512F}
 	}

@@ -30,7 +30,7 @@ type kernel struct {
 	scalars []string
 	unroll  int
 	fold    fold
-	body    func(b *body) reg.VecVirtual // the contribution of a reduction
+	body    func(b machine) value // the contribution of a reduction
 }
 
 func (k *kernel) result() string {
@@ -190,7 +190,7 @@ func emitReduce(k *kernel, b *body, n reg.GPVirtual) {
 }
 
 func (b *body) accumulate(k *kernel, acc, nan reg.VecVirtual) {
-	v := k.body(b)
+	v := k.body(b).(reg.VecVirtual)
 	switch k.fold {
 	case add:
 		VADDPS(v, acc, acc)

@@ -90,7 +90,10 @@ func (b *body) addr(name string) operand.Mem {
 	return operand.Mem{Base: b.ptr[name], Index: b.idx, Scale: 1, Disp: b.disp}
 }
 
-func (b *body) ld(name string) reg.VecVirtual {
+func (b *body) ld(name string) value { return b.read(name) }
+
+// read loads the vector at this place.
+func (b *body) read(name string) reg.VecVirtual {
 	v := b.vec()
 	switch {
 	case !b.masked:
@@ -103,8 +106,7 @@ func (b *body) ld(name string) reg.VecVirtual {
 	return v
 }
 
-// ldOr loads with fill in the masked-off lanes.
-func (b *body) ldOr(name, fill string) reg.VecVirtual {
+func (b *body) ldOr(name, fill string) value {
 	if !b.masked {
 		return b.ld(name)
 	}
@@ -114,15 +116,14 @@ func (b *body) ldOr(name, fill string) reg.VecVirtual {
 		VMOVUPS(b.addr(name), b.k, v)
 		return v
 	}
-	x := b.ld(name)
+	x := b.read(name)
 	f := b.vec()
 	VMOVUPS(data[fill], f)
 	VBLENDVPS(b.m, x, f, v)
 	return v
 }
 
-// ldDouble loads half a register of float32 and widens it to float64.
-func (b *body) ldDouble(name string) reg.VecVirtual {
+func (b *body) ldDouble(name string) value {
 	v := b.vec()
 	switch {
 	case !b.masked:
@@ -137,7 +138,7 @@ func (b *body) ldDouble(name string) reg.VecVirtual {
 	return v
 }
 
-func (b *body) st(name string, v reg.VecVirtual) {
+func (b *body) st(name string, v value) {
 	switch {
 	case !b.masked:
 		VMOVUPS(v, b.addr(name))
@@ -148,8 +149,7 @@ func (b *body) st(name string, v reg.VecVirtual) {
 	}
 }
 
-// live zeroes the masked-off lanes of v.
-func (b *body) live(v reg.VecVirtual) reg.VecVirtual {
+func (b *body) live(v value) value {
 	if !b.masked {
 		return v
 	}
@@ -162,10 +162,10 @@ func (b *body) live(v reg.VecVirtual) reg.VecVirtual {
 	return w
 }
 
-func (b *body) s(name string) operand.Op { return b.scalar[name] }
-func (b *body) c(name string) operand.Op { return data[name] }
+func (b *body) s(name string) value { return b.scalar[name] }
+func (b *body) c(name string) value { return data[name] }
 
-func (b *body) op3(f func(...operand.Op), x, y operand.Op) reg.VecVirtual {
+func (b *body) op3(f func(...operand.Op), x, y value) value {
 	v := b.vec()
 	f(y, x, v)
 	return v
@@ -173,29 +173,33 @@ func (b *body) op3(f func(...operand.Op), x, y operand.Op) reg.VecVirtual {
 
 // The first operand of sub and div is the left one; it must be a register. The
 // commutative operations want the memory operand second too.
-func (b *body) add(x, y operand.Op) reg.VecVirtual { return b.op3(VADDPS, x, y) }
-func (b *body) sub(x, y operand.Op) reg.VecVirtual { return b.op3(VSUBPS, x, y) }
-func (b *body) mul(x, y operand.Op) reg.VecVirtual { return b.op3(VMULPS, x, y) }
-func (b *body) div(x, y operand.Op) reg.VecVirtual { return b.op3(VDIVPS, x, y) }
+func (b *body) add(x, y value) value { return b.op3(VADDPS, x, y) }
+func (b *body) sub(x, y value) value { return b.op3(VSUBPS, x, y) }
+func (b *body) mul(x, y value) value { return b.op3(VMULPS, x, y) }
+func (b *body) div(x, y value) value { return b.op3(VDIVPS, x, y) }
 
-// max gives x > y ? x : y and min gives x < y ? x : y, so that a NaN in either
-// yields y.
-func (b *body) max(x, y operand.Op) reg.VecVirtual { return b.op3(VMAXPS, x, y) }
-func (b *body) min(x, y operand.Op) reg.VecVirtual { return b.op3(VMINPS, x, y) }
+func (b *body) max(x, y value) value { return b.op3(VMAXPS, x, y) }
+func (b *body) min(x, y value) value { return b.op3(VMINPS, x, y) }
 
-func (b *body) sqrt(x operand.Op) reg.VecVirtual {
+func (b *body) sqrt(x value) value {
 	v := b.vec()
 	VSQRTPS(x, v)
 	return v
 }
 
-func (b *body) load(name string) reg.VecVirtual {
+func (b *body) square64(x value) value {
+	v := b.vec()
+	VMULPD(x, x, v)
+	return v
+}
+
+func (b *body) load(name string) value {
 	v := b.vec()
 	VMOVUPS(data[name], v)
 	return v
 }
 
-func (b *body) xor(x reg.VecVirtual, name string) reg.VecVirtual {
+func (b *body) xor(x value, name string) value {
 	v := b.vec()
 	if b.wide {
 		VPXORD(data[name], x, v)
@@ -205,7 +209,7 @@ func (b *body) xor(x reg.VecVirtual, name string) reg.VecVirtual {
 	return v
 }
 
-func (b *body) and(x reg.VecVirtual, name string) reg.VecVirtual {
+func (b *body) and(x value, name string) value {
 	v := b.vec()
 	if b.wide {
 		VPANDD(data[name], x, v)
@@ -215,8 +219,7 @@ func (b *body) and(x reg.VecVirtual, name string) reg.VecVirtual {
 	return v
 }
 
-// inside returns x where lo <= y <= hi, 0 elsewhere; a NaN y counts as inside.
-func (b *body) inside(x, y reg.VecVirtual, lo, hi operand.Op) reg.VecVirtual {
+func (b *body) inside(x, y, lo, hi value) value {
 	const notLess, notGreater = operand.U8(0x15), operand.U8(0x1a)
 	v := b.vec()
 	if b.wide {
@@ -236,8 +239,7 @@ func (b *body) inside(x, y reg.VecVirtual, lo, hi operand.Op) reg.VecVirtual {
 	return v
 }
 
-// exp is exp32 of the specification, operation by operation.
-func (b *body) exp(x reg.VecVirtual) reg.VecVirtual {
+func (b *body) exp(x value) value {
 	const notLess = operand.U8(0x15) // unordered counts as true: NaN goes on
 	y := b.vec()
 	var k reg.OpmaskVirtual
@@ -253,16 +255,7 @@ func (b *body) exp(x reg.VecVirtual) reg.VecVirtual {
 		VMINPS(x, hi, y)
 		VANDPS(m, y, y)
 	}
-	t := b.add(b.mul(y, b.c("log2e")), b.c("magic"))
-	n := b.sub(t, b.c("magic"))
-	r := b.sub(y, b.mul(n, b.c("ln2hi")))
-	r = b.sub(r, b.mul(n, b.c("ln2lo")))
-	p := b.add(b.mul(r, b.c("exp4")), b.c("exp3"))
-	for _, c := range []string{"exp2", "exp1", "exp0"} {
-		p = b.add(b.mul(p, r), b.c(c))
-	}
-	p = b.mul(b.mul(r, r), p)
-	p = b.add(b.add(p, r), b.c("one"))
+	p, n, t := expPolynomial(b, y)
 	if b.wide {
 		v := b.vec()
 		VSCALEFPS_Z(n, p, k, v)
@@ -273,7 +266,7 @@ func (b *body) exp(x reg.VecVirtual) reg.VecVirtual {
 
 // scale multiplies p by 2^n in two steps, n being the low bits of t, and clears
 // the lanes outside m. The first product is exact.
-func (b *body) scale(p, t, m reg.VecVirtual) reg.VecVirtual {
+func (b *body) scale(p, t, m value) value {
 	n, h := YMM(), YMM()
 	VPSUBD(data["magic"], t, n)
 	VPSRAD(operand.U8(1), n, h)

@@ -10,6 +10,7 @@ package main
 import (
 	"flag"
 	"log"
+	"os"
 	"path/filepath"
 
 	. "github.com/mmcloughlin/avo/build"
@@ -26,6 +27,13 @@ func main() {
 		}
 	}
 	Generate()
+	asm, stubs := neonFiles(kernels())
+	if err := os.WriteFile(filepath.Join(*dir, "kernels_arm64.s"), asm, 0o644); err != nil {
+		log.Fatal(err)
+	}
+	if err := writeFormatted(filepath.Join(*dir, "kernels_arm64.go"), stubs); err != nil {
+		log.Fatal(err)
+	}
 	for name, text := range dispatch(kernels()) {
 		if err := writeFormatted(filepath.Join(*dir, name), text); err != nil {
 			log.Fatal(err)
