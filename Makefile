@@ -7,7 +7,7 @@ MODULES := $(shell ls */go.mod | xargs -n1 dirname | grep -vxE 'tools|bench')
 export CGO_ENABLED = 0
 
 .PHONY: all demo test test-long build fmt vet lint work tidy tidy-check alone consumer \
-	cross arm64 noasm race fuzz generate generate-check bench-smoke bench-peers bench-step prefix clean
+	cross arm64 noasm race fuzz generate generate-check bench-smoke bench-peers bench-step bench/nvmepage prefix clean
 
 all: test
 
@@ -25,6 +25,10 @@ test-long: ## the slower suites: long kill loops, long fuzzing, every ISA level
 
 test/%: ## one module's tests, as in test/gemm; GOARCH=arm64 runs them under qemu-user
 	$(if $(filter arm64,$(GOARCH)),./scripts/qemu.sh,go test) ./$*/...
+
+bench/nvmepage: ## its benchmarks, and its engines beside fio
+	go test -run '^$$' -bench . -benchmem ./nvmepage/...
+	./scripts/bench.sh nvme $(ARGS)
 
 bench/%: ## one module's benchmarks, as in bench/invroot
 	go test -run '^$$' -bench . -benchmem ./$*/...

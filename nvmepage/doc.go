@@ -23,7 +23,9 @@
 // # Engines
 //
 // [Uring] submits through io_uring where the kernel allows it; [Pool] is a bounded
-// set of goroutines with pread and pwrite. [Auto] prefers the first.
+// set of goroutines with pread and pwrite. [Auto] prefers the first. A small object
+// moves with its header in one request. A large one is read in parts, and its
+// checksum is taken while other parts are on their way.
 //
 // # Folders and crashes
 //

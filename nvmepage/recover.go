@@ -111,14 +111,14 @@ func (c *scanner) page(off int64) ([]byte, error) {
 }
 
 func (c *scanner) read(buf []byte, off int64) error {
-	var w waiter
-	w.start(c.s, &entry{drive: c.d}, buf, off, false)
-	return w.wait()
+	w := newWaiter()
+	w.start(c.s, &entry{drive: c.d}, nil, buf, off, false, nil)
+	return w.wait(c.s)
 }
 
 func (c *scanner) payloadSum(e *entry) (uint32, error) {
 	var sum uint32
-	err := c.s.pieces(e.Length, func(lo, hi int64) error {
+	err := pieces(e.Length, int64(c.s.opts.Chunk), func(lo, hi int64) error {
 		at := e.off + int64(c.s.align) + lo
 		if err := c.read(c.payload[:roundUp(hi-lo, int64(c.s.align))], at); err != nil {
 			return err

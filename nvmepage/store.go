@@ -158,8 +158,9 @@ func (s *Store) start(folders []*folder) error {
 	if err := s.startEngine(); err != nil {
 		return err
 	}
-	s.staging = newBuffers(s.opts.Staging, s.opts.Chunk, s.align)
-	s.pages = newBuffers(s.opts.Depth, s.align, s.align)
+	s.staging = newBuffers(s.engine, s.opts.Staging, s.opts.Chunk, s.align)
+	// Twice the depth: while some are in flight, as many can be ready to follow.
+	s.pages = newBuffers(s.engine, 2*s.opts.Depth, s.align, s.align)
 	if s.opts.Recover {
 		return s.recover()
 	}
@@ -362,9 +363,9 @@ func (s *Store) Drop(id uint64) error {
 	}
 	defer s.pages.give(page)
 	clear(page)
-	var w waiter
-	w.start(s, e, page, 0, true)
-	if err := w.wait(); err != nil {
+	w := newWaiter()
+	w.start(s, e, page, nil, 0, true, nil)
+	if err := w.wait(s); err != nil {
 		return fmt.Errorf("nvmepage: drop %d: %w", id, err)
 	}
 	return nil

@@ -203,16 +203,64 @@ func TestWhatIsOnDiskIsCheckedWhenRead(t *testing.T) {
 }
 
 func TestACutFileIsAnErrorNotData(t *testing.T) {
-	dir := t.TempDir()
-	s := open(t, nvmepage.Options{Paths: []string{dir}, Engine: nvmepage.Pool})
-	save(t, s, 1, fill(1, 100000))
-	files, err := filepath.Glob(filepath.Join(dir, "asteria-pages-*", "data"))
-	if err != nil || len(files) != 1 {
-		t.Fatalf("data files %v, %v", files, err)
+	for _, engine := range []nvmepage.Engine{nvmepage.Pool, nvmepage.Uring} {
+		for _, length := range []int{100000, 3 << 20} { // one request, and several
+			t.Run(fmt.Sprint(engine, " ", length), func(t *testing.T) {
+				dir := t.TempDir()
+				s := open(t, nvmepage.Options{Paths: []string{dir}, Engine: engine})
+				save(t, s, 1, fill(1, length))
+				files, err := filepath.Glob(filepath.Join(dir, "asteria-pages-*", "data"))
+				if err != nil || len(files) != 1 {
+					t.Fatalf("data files %v, %v", files, err)
+				}
+				must(t, os.Truncate(files[0], 8192))
+				if err := s.Load(t.Context(), 1, make([]byte, length)); err == nil || !strings.Contains(err.Error(), files[0]) {
+					t.Fatalf("err = %v, want it to name %s", err, files[0])
+				}
+			})
+		}
 	}
-	must(t, os.Truncate(files[0], 8192))
-	if err := s.Load(t.Context(), 1, make([]byte, 100000)); err == nil || !strings.Contains(err.Error(), files[0]) {
-		t.Fatalf("err = %v, want it to name %s", err, files[0])
+}
+
+// Requests beyond the depth queue; callers that wait serve each other, and one that
+// gives up does not take the others' completions with it.
+func TestManyCallersShareAShallowEngine(t *testing.T) {
+	for _, engine := range []nvmepage.Engine{nvmepage.Pool, nvmepage.Uring} {
+		t.Run(engine.String(), func(t *testing.T) {
+			s := open(t, nvmepage.Options{Engine: engine, Depth: 2, Staging: 1, Chunk: 64 << 10})
+			var callers sync.WaitGroup
+			for c := range uint64(24) {
+				callers.Go(func() { shallowCaller(t, s, c) })
+			}
+			callers.Wait()
+			if st := s.Stats(); st.Corrupt != 0 || st.Objects != 24 {
+				t.Errorf("stats %+v", st)
+			}
+		})
+	}
+}
+
+func shallowCaller(t *testing.T, s *nvmepage.Store, c uint64) {
+	g := rand.New(rand.NewPCG(c, 11))
+	data := nvmepage.Aligned(256<<10, 4096)
+	got := nvmepage.Aligned(256<<10+int(c%2), 4096)[:256<<10] // half of them by staging
+	var last []byte
+	for round := range uint64(12) {
+		copy(data, fill(c<<8|round, len(data)))
+		ctx, cancel := context.WithCancel(t.Context())
+		if round > 0 && g.IntN(4) == 0 {
+			cancel()
+		}
+		err := s.Save(ctx, c, data[round%2*512:])
+		cancel()
+		if err == nil {
+			last = bytes.Clone(data[round%2*512:])
+		} else if !errors.Is(err, context.Canceled) {
+			t.Errorf("caller %d, round %d: %v", c, round, err)
+		}
+		if err := s.Load(t.Context(), c, got[:len(last)]); err != nil || !bytes.Equal(got[:len(last)], last) {
+			t.Errorf("caller %d, round %d: changed, or %v", c, round, err)
+		}
 	}
 }
 

@@ -23,6 +23,22 @@ func (f osFile) Allocate(off, n int64) error {
 	}
 }
 
+// moveBoth moves both pieces of a request in one call. What the system moves less
+// is the request's error.
+func (f osFile) moveBoth(r *request) (n int, err error) {
+	call := unix.Preadv
+	if r.write {
+		call = unix.Pwritev
+	}
+	fd, pieces := int(f.Fd()), [][]byte{r.head, r.buf}
+	for {
+		n, err = call(fd, pieces, r.off)
+		if !errors.Is(err, unix.EINTR) {
+			return max(n, 0), err
+		}
+	}
+}
+
 // directAlign asks the system for the alignment of direct I/O on a file: the larger
 // of what memory and what offsets need. Systems that do not say get a page.
 func directAlign(f File) int {

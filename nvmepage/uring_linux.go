@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -16,9 +17,8 @@ import (
 // The part of the io_uring interface that is needed, from the kernel's
 // include/uapi/linux/io_uring.h.
 const (
-	opNop   = 0
-	opRead  = 22 // IORING_OP_READ, Linux 5.6
-	opWrite = 23 // IORING_OP_WRITE
+	opReadv  = 1 // IORING_OP_READV, Linux 5.1
+	opWritev = 2 // IORING_OP_WRITEV
 
 	enterGetEvents = 1
 
@@ -64,27 +64,36 @@ type cqe struct {
 	flags    uint32
 }
 
-// uringEngine submits under a lock and reaps on one goroutine. slots keeps the
-// requests in flight, and with them their memory; a slot's index is the entry's
-// user data.
+// uringEngine has no goroutine of its own: whoever waits for requests takes
+// completions off the ring for all, one at a time. So a caller that is alone submits
+// and waits on one thread, as the kernel likes it. Requests beyond the depth queue,
+// and the reaper submits the next as soon as one ends: the drive never waits for a
+// goroutine to wake.
 type uringEngine struct {
 	fd             int
 	sq, cq, sqeMem []byte
 	params         uringParams
 
-	mu    sync.Mutex
-	slots []*request
-	free  chan int // indexes of empty slots: also the bound on requests in flight
+	mu    sync.Mutex // the submission ring and what follows
+	slots []*request // in flight, and with them their memory; the index is the entry's user data
+	vecs  [][2]unix.Iovec
+	free  []int // indexes of empty slots: also the bound on requests in flight
+	queue []*request
+	first int // in queue
 
-	reaper sync.WaitGroup
+	// reaping is held by the one who takes completions. Only the holder lowers
+	// flying, which is raised after the kernel took a request: who holds reaping and
+	// sees flying > 0 may wait in the kernel.
+	reaping chan struct{}
+	flying  atomic.Int64
 }
 
-// stopMark is the user data of the entry that ends the reaper.
-const stopMark = ^uint64(0)
-
 func newUringEngine(depth int) (engine, error) {
-	e := &uringEngine{slots: make([]*request, depth), free: make(chan int, depth)}
-	fd, _, errno := unix.Syscall(unix.SYS_IO_URING_SETUP, uintptr(depth+1), uintptr(unsafe.Pointer(&e.params)), 0)
+	e := &uringEngine{
+		slots: make([]*request, depth), vecs: make([][2]unix.Iovec, depth),
+		reaping: make(chan struct{}, 1),
+	}
+	fd, _, errno := unix.Syscall(unix.SYS_IO_URING_SETUP, uintptr(depth), uintptr(unsafe.Pointer(&e.params)), 0)
 	if errno != 0 {
 		return nil, fmt.Errorf("nvmepage: io_uring_setup: %w", errors.Join(errno, errors.ErrUnsupported))
 	}
@@ -93,9 +102,8 @@ func newUringEngine(depth int) (engine, error) {
 		return nil, errors.Join(fmt.Errorf("nvmepage: map io_uring: %w", err), e.release())
 	}
 	for i := range depth {
-		e.free <- i
+		e.free = append(e.free, i)
 	}
-	e.reaper.Go(e.reap)
 	return e, nil
 }
 
@@ -119,32 +127,71 @@ func word(ring []byte, off uint32) *uint32 { return (*uint32)(unsafe.Pointer(&ri
 func (e *uringEngine) name() string { return Uring.String() }
 
 func (e *uringEngine) submit(r *request) {
-	f, ok := r.file.(osFile)
-	if !ok {
+	if _, ok := r.file.(osFile); !ok {
 		r.finish(0, fmt.Errorf("io_uring on %T: want a file of the system", r.file))
 		return
 	}
-	slot := <-e.free
-	op := uint8(opRead)
-	if r.write {
-		op = opWrite
-	}
 	e.mu.Lock()
-	e.slots[slot] = r
-	err := e.push(sqe{
-		opcode: op, fd: int32(f.Fd()), off: uint64(r.off),
-		addr: uint64(uintptr(unsafe.Pointer(unsafe.SliceData(r.buf)))), len: uint32(len(r.buf)), userData: uint64(slot),
-	})
+	e.queue = append(e.queue, r)
+	refused, err := e.fill()
 	e.mu.Unlock()
-	if err != nil {
-		e.complete(slot, 0, err)
+	for _, r := range refused {
+		r.finish(0, err)
 	}
-	runtime.KeepAlive(r)
 }
 
-// push enters one entry and tells the kernel. There is always room: entries are
-// taken over by the kernel within the call, and slots bound those in flight.
-func (e *uringEngine) push(entry sqe) error {
+// fill submits queued requests while there are slots, and returns those that the
+// kernel refused. The caller holds mu.
+func (e *uringEngine) fill() (refused []*request, err error) {
+	for e.first < len(e.queue) && len(e.free) > 0 {
+		r := e.queue[e.first]
+		e.queue[e.first] = nil
+		e.first++
+		if failure := e.push(r); failure != nil {
+			refused, err = append(refused, r), failure
+		}
+	}
+	if 2*e.first >= len(e.queue) { // at most half of the queue is dead: moving costs nothing
+		e.queue, e.first = slices.Delete(e.queue, 0, e.first), 0
+	}
+	return refused, err
+}
+
+// push puts a request into a slot and submits it.
+func (e *uringEngine) push(r *request) error {
+	slot := e.free[len(e.free)-1]
+	op := uint8(opReadv)
+	if r.write {
+		op = opWritev
+	}
+	vec := e.vecs[slot][:0]
+	for _, piece := range [][]byte{r.head, r.buf} {
+		if len(piece) > 0 {
+			vec = append(vec, unix.Iovec{Base: unsafe.SliceData(piece)})
+			vec[len(vec)-1].SetLen(len(piece))
+		}
+	}
+	f := r.file.(osFile) // submit refuses others
+	err := e.enter(sqe{
+		opcode: op, fd: int32(f.Fd()), off: uint64(r.off),
+		addr: uint64(uintptr(unsafe.Pointer(&e.vecs[slot]))), len: uint32(len(vec)), userData: uint64(slot),
+	})
+	if err != nil {
+		e.vecs[slot] = [2]unix.Iovec{}
+		return err
+	}
+	e.slots[slot] = r
+	e.free = e.free[:len(e.free)-1]
+	e.flying.Add(1)
+	return nil
+}
+
+func (e *uringEngine) turn() chan struct{} { return e.reaping }
+
+// enter enters one entry and tells the kernel. There is always room: entries are
+// taken over by the kernel within the call, and slots bound those in flight. An
+// entry that the kernel refused is taken back.
+func (e *uringEngine) enter(entry sqe) error {
 	p := &e.params
 	tail := word(e.sq, p.sq.tail)
 	i := atomic.LoadUint32(tail) & *word(e.sq, p.sq.ringMask)
@@ -154,85 +201,69 @@ func (e *uringEngine) push(entry sqe) error {
 	for {
 		n, _, errno := unix.Syscall6(unix.SYS_IO_URING_ENTER, uintptr(e.fd), 1, 0, 0, 0, 0)
 		switch {
+		case n == 1 && errno == 0:
+			return nil
 		case errno == unix.EINTR || errno == unix.EAGAIN || errno == unix.EBUSY:
 			runtime.Gosched()
 			continue
-		case errno != 0:
-			return fmt.Errorf("io_uring_enter: %w", errno)
-		case n != 1:
-			return fmt.Errorf("io_uring_enter took %d of 1 entries", n)
 		}
-		return nil
+		atomic.AddUint32(tail, ^uint32(0))
+		return fmt.Errorf("io_uring_enter took %d of 1 entries: %w", int(n), errno)
 	}
 }
 
-// reap waits for completions until the stop entry comes.
+// reap completes what the ring holds, waiting for one if it holds none.
 func (e *uringEngine) reap() {
-	for {
-		_, _, errno := unix.Syscall6(unix.SYS_IO_URING_ENTER, uintptr(e.fd), 0, 1, enterGetEvents, 0, 0)
-		if errno != 0 && errno != unix.EINTR && errno != unix.EAGAIN {
-			e.failAll(errno)
-			return
-		}
-		if e.drain() {
-			return
-		}
+	if e.drain() > 0 {
+		return
 	}
+	if e.flying.Load() <= 0 {
+		runtime.Gosched() // what is waited for is not submitted yet
+		return
+	}
+	_, _, errno := unix.Syscall6(unix.SYS_IO_URING_ENTER, uintptr(e.fd), 0, 1, enterGetEvents, 0, 0)
+	if errno != 0 && errno != unix.EINTR {
+		runtime.Gosched() // for want of memory: what is in flight ends all the same
+	}
+	e.drain()
 }
 
-// drain completes what the ring holds and reports whether the stop entry was there.
-func (e *uringEngine) drain() (stop bool) {
+// drain completes what the ring holds and returns how many that were.
+func (e *uringEngine) drain() (n int) {
 	p := &e.params
 	head, tail := word(e.cq, p.cq.head), word(e.cq, p.cq.tail)
 	mask := *word(e.cq, p.cq.ringMask)
 	for h := atomic.LoadUint32(head); h != atomic.LoadUint32(tail); h++ {
 		c := *(*cqe)(unsafe.Pointer(&e.cq[uintptr(p.cq.cqes)+uintptr(h&mask)*unsafe.Sizeof(cqe{})]))
 		atomic.StoreUint32(head, h+1)
-		switch {
-		case c.userData == stopMark:
-			stop = true
-		case c.res < 0:
+		e.flying.Add(-1)
+		n++
+		if c.res < 0 {
 			e.complete(int(c.userData), 0, syscall.Errno(-c.res))
-		default:
+		} else {
 			e.complete(int(c.userData), int(c.res), nil)
 		}
 	}
-	return stop
+	return n
 }
 
+// complete ends the request in a slot; the next one is submitted first.
 func (e *uringEngine) complete(slot, n int, err error) {
 	e.mu.Lock()
 	r := e.slots[slot]
 	e.slots[slot] = nil
+	e.vecs[slot] = [2]unix.Iovec{}
+	e.free = append(e.free, slot)
+	refused, failure := e.fill()
 	e.mu.Unlock()
-	e.free <- slot
-	if r != nil {
-		r.finish(n, err)
+	r.finish(n, err)
+	for _, r := range refused {
+		r.finish(0, failure)
 	}
 }
 
-func (e *uringEngine) failAll(err error) {
-	for slot := range e.slots {
-		e.mu.Lock()
-		busy := e.slots[slot] != nil
-		e.mu.Unlock()
-		if busy {
-			e.complete(slot, 0, err)
-		}
-	}
-}
-
-// close waits for the requests in flight, ends the reaper and gives the ring back.
+// close gives the ring back. Nothing is in flight and nobody uses the engine.
 func (e *uringEngine) close() {
-	for range e.slots {
-		<-e.free
-	}
-	e.mu.Lock()
-	err := e.push(sqe{opcode: opNop, userData: stopMark})
-	e.mu.Unlock()
-	if err == nil {
-		e.reaper.Wait()
-	}
 	_ = e.release() // unmapping our own mappings cannot fail in a way that matters
 }
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs a benchmark beside its peers: bench.sh peers|step [flags].
+# Runs a benchmark beside its peers: bench.sh peers|step|nvme [flags].
 set -euo pipefail
 cd "$(dirname "$0")/../bench"
 export CGO_ENABLED=0
