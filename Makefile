@@ -7,7 +7,7 @@ MODULES := $(shell ls */go.mod | xargs -n1 dirname | grep -vxE 'tools|bench')
 export CGO_ENABLED = 0
 
 .PHONY: all demo test test-long build fmt vet lint work tidy tidy-check alone consumer \
-	cross arm64 noasm race fuzz generate generate-check bench-smoke bench-peers bench-step bench/nvmepage prefix clean
+	cross arm64 noasm race fuzz generate generate-check cudasim ptx test-cuda bench-smoke bench-peers bench-step bench/nvmepage prefix clean
 
 all: test
 
@@ -81,6 +81,15 @@ generate: ## regenerate the assembly
 
 generate-check: ## regenerate the assembly and compare
 	./scripts/generate.sh -check
+
+cudasim: ## the simulated CUDA driver, into .cache/cudasim
+	@./scripts/cudasim.sh
+
+ptx: ## compile the CUDA kernels; needs clang-19
+	./scripts/ptx.sh
+
+test-cuda: ## the CUDA paths against the simulated driver; skipped without g++
+	./scripts/test-cuda.sh
 
 bench-smoke: ## one iteration of every benchmark
 	go test -run '^$$' -bench . -benchtime 1x -short $(MODULES:%=./%/...)

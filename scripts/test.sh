@@ -34,6 +34,8 @@ if command -v gcc >/dev/null || command -v clang >/dev/null; then
 else
 	echo "skipped: the race detector needs a C compiler (gcc or clang), none found"
 fi
+step "CUDA paths against the simulated driver"
+./scripts/test-cuda.sh 2>&1 | tee -a "$log"
 step "other systems and processors"
 make -s cross
 step "arm64 under qemu-user"
@@ -44,6 +46,7 @@ step "consumer: go get each module from a file proxy"
 make -s consumer
 step "generated assembly"
 make -s generate-check
+./scripts/ptx.sh -check
 step "fuzz smoke"
 make -s fuzz FUZZTIME=300x
 step "benchmarks run once"

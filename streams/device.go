@@ -19,9 +19,15 @@ const (
 // ErrClosed is returned for work that was enqueued on a closed stream.
 var ErrClosed = errors.New("streams: stream is closed")
 
+// ErrForeignEvent is wrapped when a stream of an accelerator shall wait for an
+// event of another kind of device: the driver knows no such wait. The other way
+// round works.
+var ErrForeignEvent = errors.New("streams: event of another device")
+
 // Device makes streams and owns them.
 type Device struct {
 	name string
+	acc  *accelerator // nil for the host
 
 	mu      sync.Mutex
 	streams map[*Stream]struct{}
@@ -31,12 +37,19 @@ type Device struct {
 // Host returns a device whose streams run on goroutines of this process.
 func Host() *Device { return &Device{name: "host", streams: map[*Stream]struct{}{}} }
 
-// Open returns accelerator number ordinal.
+// Open returns CUDA device number ordinal, through the driver that it loads from
+// libcuda.so.1. Several may be open at once; those of one ordinal share the
+// primary context. The error matches errors.ErrUnsupported where there is no
+// driver, no such function in it, or no device at all; see also [Error].
 func Open(ordinal int) (*Device, error) {
-	return nil, fmt.Errorf("streams: device %d: this build has no accelerator driver: %w", ordinal, errors.ErrUnsupported)
+	a, err := openAccelerator(ordinal)
+	if err != nil {
+		return nil, fmt.Errorf("streams: device %d: %w", ordinal, err)
+	}
+	return &Device{name: fmt.Sprintf("cuda:%d", ordinal), acc: a, streams: map[*Stream]struct{}{}}, nil
 }
 
-// Name says what the device is, for reports.
+// Name says what the device is, for reports: host, cuda:0 and so on.
 func (d *Device) Name() string { return d.name }
 
 // NewStream starts a stream. Close ends it.
@@ -49,14 +62,25 @@ func (d *Device) NewStream(p Priority) (*Stream, error) {
 	if d.closed {
 		return nil, fmt.Errorf("streams: new stream on a closed device: %w", ErrClosed)
 	}
-	s := newStream(d, p)
+	s := &Stream{device: d, priority: p}
+	if d.acc == nil {
+		s.lane = newHostLane(p)
+	} else {
+		l, err := d.acc.newLane(p)
+		if err != nil {
+			return nil, fmt.Errorf("streams: %s: new stream: %w", d.name, err)
+		}
+		s.lane = l
+	}
 	d.streams[s] = struct{}{}
 	return s, nil
 }
 
-// Close closes every stream that is still open and waits for their work.
+// Close closes every stream that is still open, waits for their work, and gives
+// back what the device holds: modules and events. Memory is its allocator's.
 func (d *Device) Close() error {
 	d.mu.Lock()
+	closed := d.closed
 	d.closed = true
 	open := make([]*Stream, 0, len(d.streams))
 	for s := range d.streams {
@@ -66,6 +90,9 @@ func (d *Device) Close() error {
 	var errs []error
 	for _, s := range open {
 		errs = append(errs, s.Close())
+	}
+	if d.acc != nil && !closed {
+		errs = append(errs, d.acc.close())
 	}
 	return errors.Join(errs...)
 }

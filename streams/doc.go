@@ -23,13 +23,29 @@
 // error. Nothing is lost silently: [Stream.Close] returns an error that nobody
 // synchronised for.
 //
+// On an accelerator the driver does the ordering. Host functions are skipped after
+// a failure as above; kernels and copies that were enqueued before the failure was
+// known do run, so what they wrote means nothing until Synchronize has said nil. A
+// failure inside a kernel breaks the device's context for good: every later call
+// returns it.
+//
 // # Devices
 //
 // [Host] is a device whose streams are goroutines: what runs above it is tested
 // without a GPU. A low-priority host stream is served by an operating-system thread
 // of low priority (nice 19 on Linux), where the system has such a thing.
-// [Open] is for accelerators; it returns an error that matches
-// errors.ErrUnsupported where none is usable.
+//
+// [Open] is for CUDA devices. The driver is loaded at run time from libcuda.so.1
+// (Linux, amd64 and arm64; CUDA 11 and newer), so a binary needs no CUDA to build or
+// to start; where something is missing the error matches errors.ErrUnsupported and
+// says what was looked for. Priorities are spread over the driver's range. Beside
+// the common operations there are memory of every kind, prefetch and advice,
+// programs in PTX ([Device.Load]) and launches ([Stream.Launch]); the host device
+// answers those with errors.ErrUnsupported. cuBLAS and cuSOLVER are used where
+// their libraries are found ([Stream.BLAS], [Stream.Solver]).
+//
+// The primary context is retained, so other users of the process share it, and made
+// current around each call only; whatever the thread had current stays so.
 //
 // # Concurrency
 //

@@ -1,0 +1,21 @@
+package cuda
+
+import "unsafe"
+
+// Simulator hands a setting to the simulated driver of the tests and reports
+// whether the library that the loader finds is that one. An empty setting asks only.
+func Simulator(setting string) bool {
+	handle, _, err := open(LibraryName)
+	if err != nil {
+		return false
+	}
+	f := lookup(handle, "cudasim_configure")
+	if f == 0 {
+		return false
+	}
+	c := append([]byte(setting), 0)
+	if setting != "" {
+		call(f, uintptr(unsafe.Pointer(&c[0])))
+	}
+	return true
+}
