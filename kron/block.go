@@ -251,14 +251,24 @@ func (b *Block[T]) square(k int, x []T) gemm.Matrix[T] {
 // Due reports whether a refresh falls on the block's adoption point now, that
 // is after [Block.Begin] counted this step: at the first opportunity, and then
 // every Options.Every effective steps at Options.Phase.
-func (b *Block[T]) Due(m *Meta) bool {
+func (b *Block[T]) Due(m *Meta) bool { return b.due(m.Calls(), m.Step()) }
+
+// DueNext reports what [Block.Due] will report after the next [Block.Begin], for
+// callers that must have the snapshot's memory ready by then.
+func (b *Block[T]) DueNext(m *Meta) bool {
+	if b.opts.Method.late() && m.Calls() == 0 {
+		return b.due(1, m.Step()) // the first call only makes the basis
+	}
+	return b.due(m.Calls()+1, m.Step()+1)
+}
+
+func (b *Block[T]) due(calls, t int64) bool {
 	if !b.Factored() {
 		return false
 	}
-	t := m.Step()
 	hit := t%b.opts.Every == b.opts.Phase
 	if b.opts.Method.late() {
-		return m.Calls() == 1 || (t > 0 && hit)
+		return calls == 1 || (t > 0 && hit)
 	}
 	return t == b.opts.Start || (t > b.opts.Start && hit)
 }

@@ -3,6 +3,7 @@ package kron_test
 import (
 	"context"
 	"math"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -248,5 +249,45 @@ func TestViewsMustHaveTheBlocksSides(t *testing.T) {
 		r.block.Begin(r.state, kron.ViewOf(r.param, 3, 2), g, 0.1, r.worker.Ops, r.worker.Scratch)
 	}) {
 		t.Error("accepted a transposed gradient")
+	}
+}
+
+// A caller that must prepare memory for a snapshot asks before the step.
+func TestDueNextForetellsDue(t *testing.T) {
+	for name, opts := range everyMethod() {
+		t.Run(name, func(t *testing.T) {
+			opts.Every, opts.Phase = 4, 3
+			r := newRig[float64](t, []int{6, 4}, opts)
+			w := kron.ViewOf(r.param, r.dims...)
+			for i, g := range gradients[float64](5, 17, r.block.Len()) {
+				want := r.block.DueNext(r.state.Meta)
+				due, err := r.worker.Step(context.Background(), r.block, r.state, w, kron.ViewOf(g, r.dims...), 1e-3)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if due != want {
+					t.Errorf("step %d: due is %v, foretold was %v", i+1, due, want)
+				}
+			}
+		})
+	}
+}
+
+// A snapshot and a result laid over memory of their own are those of a whole job.
+func TestCutSnapshotAndResultMakeAJob(t *testing.T) {
+	for name, opts := range everyMethod() {
+		t.Run(name, func(t *testing.T) {
+			b, err := kron.NewBlock[float32]("test", []int{7, 3, 2}, opts)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var parts kron.Job[float32]
+			n, indices := b.ResultLen()
+			b.CutSnapshot(&parts.Snapshot, make([]float32, b.SnapshotLen()))
+			b.CutResult(&parts.Result, make([]float32, n), make([]int, indices))
+			if want := b.NewJob(); !reflect.DeepEqual(want, &parts) {
+				t.Errorf("the parts are %+v, want %+v", parts, *want)
+			}
+		})
 	}
 }

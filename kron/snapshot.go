@@ -49,17 +49,30 @@ type Job[T gemm.Float] struct {
 	Result   Result[T]
 }
 
-// JobLen returns how many elements and how many indices a job of b needs.
+// JobLen returns how many elements and how many indices a job of b needs: those
+// of its snapshot and of its result.
 func (b *Block[T]) JobLen() (elements, indices int) {
+	elements, indices = b.ResultLen()
+	return elements + b.SnapshotLen(), indices
+}
+
+// SnapshotLen returns how many elements a snapshot of b needs.
+func (b *Block[T]) SnapshotLen() (elements int) {
 	for k := range b.order {
 		n := b.FactorOrder(k)
-		if n == 0 {
-			continue
-		}
-		elements += 2*n*n + n
+		elements += n * n
 		if b.opts.Method.basis() {
 			elements += n * n
 		}
+	}
+	return elements
+}
+
+// ResultLen returns how many elements and how many indices a result of b needs.
+func (b *Block[T]) ResultLen() (elements, indices int) {
+	for k := range b.order {
+		n := b.FactorOrder(k)
+		elements += n*n + n
 		if b.needsRotation(k) {
 			elements += n * n
 		}
@@ -86,29 +99,47 @@ func (b *Block[T]) needsRotation(k int) bool {
 // [Block.JobLen] gives.
 func (b *Block[T]) CutJob(job *Job[T], elements []T, indices []int) {
 	*job = Job[T]{}
-	take := func(n int) []T {
-		part := elements[:n:n]
-		elements = elements[n:]
-		return part
-	}
+	n := b.SnapshotLen()
+	b.CutSnapshot(&job.Snapshot, elements[:n])
+	b.CutResult(&job.Result, elements[n:], indices)
+}
+
+// CutSnapshot lays the matrices of s over the caller's memory, of the length that
+// [Block.SnapshotLen] gives; what s holds beside them stays.
+func (b *Block[T]) CutSnapshot(s *Snapshot[T], elements []T) {
 	for k := range b.order {
 		n := b.FactorOrder(k)
 		if n == 0 {
 			continue
 		}
-		job.Snapshot.Factor[k], job.Result.Root[k] = take(n*n), take(n*n)
-		job.Result.Values[k] = take(n)
+		s.Factor[k], elements = cutOff(elements, n*n)
 		if b.opts.Method.basis() {
-			job.Snapshot.Basis[k] = take(n * n)
-		}
-		if b.needsRotation(k) {
-			job.Result.Rotation[k] = take(n * n)
-		}
-		if b.opts.Method == SOAP {
-			job.Result.Perm[k], indices = indices[:n:n], indices[n:]
+			s.Basis[k], elements = cutOff(elements, n*n)
 		}
 	}
 }
+
+// CutResult lays the arrays of r over the caller's memory, of the lengths that
+// [Block.ResultLen] gives; what r holds beside them stays.
+func (b *Block[T]) CutResult(r *Result[T], elements []T, indices []int) {
+	for k := range b.order {
+		n := b.FactorOrder(k)
+		if n == 0 {
+			continue
+		}
+		r.Root[k], elements = cutOff(elements, n*n)
+		r.Values[k], elements = cutOff(elements, n)
+		if b.needsRotation(k) {
+			r.Rotation[k], elements = cutOff(elements, n*n)
+		}
+		if b.opts.Method == SOAP {
+			r.Perm[k], indices = cutOff(indices, n)
+		}
+	}
+}
+
+// cutOff divides x after n elements.
+func cutOff[E any](x []E, n int) (part, rest []E) { return x[:n:n], x[n:] }
 
 // NewJob allocates a job for b.
 func (b *Block[T]) NewJob() *Job[T] {
