@@ -14,12 +14,16 @@ import (
 type object struct {
 	id     uint64
 	size   int64
+	home   int // the addressable tier that it prefers
 	tier   int
-	mem    Memory // nil while the object lives in the backing
+	mem    Memory // nil while the object lives in the backing, or nowhere
 	leases int
 	moving bool // its bytes are on their way; nobody else may touch them
 	dirty  bool // differs from the backing's copy, if there is one
 	backed bool // the backing holds a copy
+	empty  bool // has no contents: mem is nil, and a copy in the backing is stale
+	doomed bool // its contents end with the last lease
+	lost   bool // abandoned; it is no longer in the controller's lists
 	hinted bool // waits in the prefetch queue
 	next   Tick
 	last   Tick
@@ -32,6 +36,7 @@ type tier struct {
 	Tier
 	limit    int64 // capacity in force: lowered when the tier is degraded
 	capped   bool  // limit counts even when it is 0
+	grace    int64 // added to limit: lost memory that stood in the way
 	used     int64
 	peak     int64
 	objects  int
@@ -55,11 +60,12 @@ type Controller struct {
 	queue   []uint64 // prefetches waiting
 	staged  int64    // bytes of prefetches in flight
 	stats   Stats
+	relieve bool // a mover is to rebalance
 	closed  bool
 	scratch []Object // of listing
 }
 
-// New returns a controller and starts its prefetch goroutine; Close ends it.
+// New returns a controller and starts its movers; Close ends them.
 func New(opts Options) (*Controller, error) {
 	if err := opts.Validate(); err != nil {
 		return nil, err
@@ -70,7 +76,8 @@ func New(opts Options) (*Controller, error) {
 	if opts.Queue == 0 {
 		opts.Queue = 16
 	}
-	c := &Controller{opts: opts, objects: map[uint64]*object{}, tasks: make(chan struct{}, 1)}
+	opts.Movers = max(1, opts.Movers)
+	c := &Controller{opts: opts, objects: map[uint64]*object{}, tasks: make(chan struct{}, opts.Movers)}
 	c.changed = sync.NewCond(&c.mu)
 	for _, t := range opts.Tiers {
 		c.tiers = append(c.tiers, tier{Tier: t, limit: t.Capacity})
@@ -82,7 +89,9 @@ func New(opts Options) (*Controller, error) {
 	if opts.Staging == 0 {
 		c.opts.Staging = c.tiers[c.last].Capacity / 8
 	}
-	c.done.Go(c.serveHints)
+	for range opts.Movers {
+		c.done.Go(c.serveHints)
+	}
 	return c, nil
 }
 
@@ -99,12 +108,10 @@ func (c *Controller) backing() *tier {
 func (c *Controller) Add(id uint64, size int64, level int) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.closed {
-		return ErrClosed
+	if err := c.addable(id, size, level); err != nil {
+		return err
 	}
-	if _, dup := c.objects[id]; dup || size <= 0 || level < 0 || level > c.last {
-		return fmt.Errorf("tierctl: add object %d, %d bytes, tier %d: want a new id, 1 or more bytes, tier 0 to %d", id, size, level, c.last)
-	}
+	home := level
 	level, err := c.place(size, level)
 	if err != nil {
 		return fmt.Errorf("tierctl: add object %d, %d bytes: %w", id, size, err)
@@ -113,11 +120,45 @@ func (c *Controller) Add(id uint64, size int64, level int) error {
 	if err != nil {
 		return fmt.Errorf("tierctl: add object %d: tier %s: %w", id, c.tiers[level].Name, err)
 	}
-	o := &object{id: id, size: size, tier: level, mem: mem, next: Never, dirty: true}
-	c.objects[id] = o
-	c.ids = append(c.ids, id)
+	clear(mem.Bytes())
+	o := &object{id: id, size: size, home: home, tier: level, mem: mem, next: Never, dirty: true}
+	c.enlist(o)
 	c.account(o, level, +1)
 	return nil
+}
+
+// AddEmpty creates an object that has no contents and takes no memory before it is
+// leased first; its bytes are zero then. It prefers the given tier.
+func (c *Controller) AddEmpty(id uint64, size int64, level int) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err := c.addable(id, size, level); err != nil {
+		return err
+	}
+	c.enlist(&object{id: id, size: size, home: level, tier: Nowhere, next: Never, empty: true})
+	return nil
+}
+
+// addable refuses what no object can be.
+func (c *Controller) addable(id uint64, size int64, level int) error {
+	if c.closed {
+		return ErrClosed
+	}
+	if _, dup := c.objects[id]; dup || size <= 0 || level < 0 || level > c.last {
+		return fmt.Errorf("tierctl: add object %d, %d bytes, tier %d: want a new id, 1 or more bytes, tier 0 to %d", id, size, level, c.last)
+	}
+	return nil
+}
+
+func (c *Controller) enlist(o *object) {
+	c.objects[o.id] = o
+	c.ids = append(c.ids, o.id)
+}
+
+func (c *Controller) delist(o *object) {
+	delete(c.objects, o.id)
+	c.ids = slices.DeleteFunc(c.ids, func(x uint64) bool { return x == o.id })
+	c.queue = slices.DeleteFunc(c.queue, func(x uint64) bool { return x == o.id })
 }
 
 // place returns the tier for a new object: the one asked for, the next below it
@@ -128,7 +169,7 @@ func (c *Controller) place(size int64, level int) (int, error) {
 			return l, nil
 		}
 	}
-	l, err := c.makeRoom(context.Background(), size, -1)
+	l, err := c.makeRoom(context.Background(), size, demand)
 	if err == nil && l < 0 {
 		err = fmt.Errorf("%w: everything is leased: %s", ErrFull, c.fill())
 	}
@@ -145,7 +186,7 @@ func (c *Controller) fill() string {
 	return s[:len(s)-2]
 }
 
-func (t *tier) fits(n int64) bool { return t.limit == 0 && !t.capped || t.used+n <= t.limit }
+func (t *tier) fits(n int64) bool { return t.limit == 0 && !t.capped || t.used+n <= t.limit+t.grace }
 
 func (t *tier) alloc(n int64) (Memory, error) {
 	if t.Alloc == nil {
@@ -191,25 +232,115 @@ func (c *Controller) Remove(id uint64) error {
 	if o.held() {
 		return fmt.Errorf("tierctl: remove object %d: it is in use", id)
 	}
-	var err error
-	if o.mem != nil {
-		c.account(o, o.tier, -1)
-		err = o.mem.Close()
-	} else {
-		c.backing().objects--
-	}
+	c.delist(o)
+	return c.free(o)
+}
+
+// free gives back all that o occupies and leaves it empty.
+func (c *Controller) free(o *object) error {
+	err := c.vacate(o)
 	if o.backed {
-		o.mem = nil
 		c.forget(o, c.backing())
 	}
-	delete(c.objects, id)
-	c.ids = slices.DeleteFunc(c.ids, func(x uint64) bool { return x == id })
-	c.queue = slices.DeleteFunc(c.queue, func(x uint64) bool { return x == id })
+	return err
+}
+
+// vacate ends o's contents. A copy in the backing keeps its space, stale, so that
+// the next eviction needs none.
+func (c *Controller) vacate(o *object) (err error) {
+	switch {
+	case o.mem != nil:
+		c.account(o, o.tier, -1)
+		err = o.mem.Close()
+	case !o.empty:
+		c.backing().objects--
+	}
+	o.mem, o.tier, o.empty, o.doomed, o.dirty = nil, Nowhere, true, false, false
 	c.changed.Broadcast()
 	return err
 }
 
-// Where returns the tier that an object lives in.
+// Discard ends an object's contents: it takes no memory until it is leased again,
+// and its bytes are zero then. Contents in use end with the last lease, for which
+// Acquire waits.
+func (c *Controller) Discard(id uint64) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	o, ok := c.objects[id]
+	if !ok {
+		return fmt.Errorf("%w: %d", ErrUnknown, id)
+	}
+	o.doomed = !o.empty || o.moving
+	c.settle(o)
+	return nil
+}
+
+// Abandon removes an object that may be in use for ever, such as by a computation
+// that never returns. What is in use stays allocated, counts in its tier and in
+// Stats.Lost, and goes back if its last lease ends after all.
+func (c *Controller) Abandon(id uint64) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	o, ok := c.objects[id]
+	if !ok {
+		return fmt.Errorf("%w: %d", ErrUnknown, id)
+	}
+	c.delist(o)
+	o.lost = true
+	c.stats.Lost += o.size
+	if o.held() {
+		c.opts.Logger.Warn("memory is lost to an object that was abandoned in use", "block", o.id, "bytes", o.size)
+	}
+	c.settle(o)
+	c.changed.Broadcast()
+	return nil
+}
+
+// settle does what had to wait until o was in nobody's hands.
+func (c *Controller) settle(o *object) {
+	var err error
+	switch {
+	case o.held():
+		return
+	case o.lost:
+		c.stats.Lost -= o.size
+		t := &c.tiers[c.last]
+		t.grace = min(t.grace, c.stats.Lost)
+		o.lost = false
+		err = c.free(o)
+	case o.doomed:
+		err = c.vacate(o)
+	}
+	if err != nil {
+		c.opts.Logger.Warn("memory was not given back", "block", o.id, "err", err)
+	}
+}
+
+// grantLost raises the capacity by what is lost, if it is not yet: the budget is
+// exceeded by so much, rather than the run stopped. It reports whether it did.
+func (c *Controller) grantLost() bool {
+	t := &c.tiers[c.last]
+	if t.grace == c.stats.Lost {
+		return false
+	}
+	t.grace = c.stats.Lost
+	return true
+}
+
+// closeMemory gives o's memory back at the end.
+func (o *object) closeMemory() error {
+	if o.leases > 0 {
+		return fmt.Errorf("tierctl: closed while object %d is leased", o.id)
+	}
+	mem := o.mem
+	if mem == nil {
+		return nil
+	}
+	o.mem = nil
+	return mem.Close()
+}
+
+// Where returns the tier that an object lives in, Nowhere for one without contents.
 func (c *Controller) Where(id uint64) (int, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -239,6 +370,9 @@ func (c *Controller) levels() []Level {
 // one byte, because 0 means no limit there.
 func (t *tier) level() Level {
 	l := Level{Used: t.used, Capacity: t.limit}
+	if l.Capacity > 0 {
+		l.Capacity += t.grace
+	}
 	if t.capped {
 		l.Capacity = max(1, t.limit)
 	}
@@ -258,10 +392,18 @@ func (c *Controller) listing() []Object {
 
 // Stats returns a copy of the counters.
 func (c *Controller) Stats() Stats {
+	var s Stats
+	c.ReadStats(&s)
+	return s
+}
+
+// ReadStats is Stats into s, whose memory it reuses.
+func (c *Controller) ReadStats(s *Stats) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	s := c.stats
-	s.Tiers = make([]TierStats, len(c.tiers))
+	list := s.Tiers[:0]
+	*s = c.stats
+	s.Tiers = slices.Grow(list, len(c.tiers))[:len(c.tiers)]
 	for i := range c.tiers {
 		t := &c.tiers[i]
 		s.Tiers[i] = TierStats{
@@ -272,10 +414,9 @@ func (c *Controller) Stats() Stats {
 			s.Tiers[i].Over = max(0, t.used-t.Capacity)
 		}
 	}
-	return s
 }
 
-// Close waits for moves in flight, ends the prefetch goroutine and gives all memory
+// Close waits for moves in flight, ends the movers and gives all memory
 // back. Objects are gone afterwards; their copies in the backing stay.
 func (c *Controller) Close() error {
 	c.mu.Lock()
@@ -295,15 +436,7 @@ func (c *Controller) Close() error {
 	}
 	var errs []error
 	for _, id := range c.ids {
-		o := c.objects[id]
-		if o.leases > 0 {
-			errs = append(errs, fmt.Errorf("tierctl: closed while object %d is leased", id))
-			continue
-		}
-		if o.mem != nil {
-			errs = append(errs, o.mem.Close())
-			o.mem = nil
-		}
+		errs = append(errs, c.objects[id].closeMemory())
 	}
 	return errors.Join(errs...)
 }

@@ -401,6 +401,134 @@ func TestCopiesOfResidentObjectsGiveWayWhenTheBackingIsFull(t *testing.T) {
 	}
 }
 
+func TestAnEmptyObjectTakesNothingAndReadsAsZero(t *testing.T) {
+	m := &tierctltest.Memory{}
+	c := newTest(t, 100, m, nil)
+	must(t, c.AddEmpty(1, 100, 0), c.AddEmpty(2, 100, 0))
+	if s := c.Stats(); s.Tiers[0].Used != 0 || c.Prefetch(1) != 0 {
+		t.Fatalf("empty objects are in memory or wait to be: %+v", s)
+	}
+	touch(t, c, 1, 1, 0)
+	touch(t, c, 2, 2, 0) // evicts 1
+	touch(t, c, 3, 1, 1) // evicts 2
+	must(t, c.Discard(1), c.Discard(2))
+	if where, err := c.Where(2); where != Nowhere || err != nil {
+		t.Errorf("a discarded object is in tier %d, %v", where, err)
+	}
+	if s := c.Stats(); s.Tiers[0].Used != 0 || s.Tiers[1].Objects != 0 {
+		t.Errorf("discarded objects are kept: %+v", s)
+	}
+	touch(t, c, 4, 1, 0)
+	touch(t, c, 5, 2, 0)
+	if err := c.Discard(9); !errors.Is(err, ErrUnknown) {
+		t.Errorf("Discard of an unknown object: %v", err)
+	}
+}
+
+func TestContentsInUseEndWithTheLastLease(t *testing.T) {
+	c := newTest(t, 0, nil, func(o *Options) { o.Tiers = o.Tiers[:1] })
+	must(t, c.Add(1, 100, 0))
+	l, next := new(Lease), new(Lease)
+	must(t, c.Acquire(t.Context(), l, 1, 1))
+	l.Bytes(0)[0] = 7
+	l.Discard(0)
+	done := make(chan error)
+	go func() { done <- c.Acquire(t.Context(), next, 2, 1) }()
+	for waiting := false; !waiting; {
+		c.mu.Lock()
+		waiting = len(c.tickets) == 1
+		c.mu.Unlock()
+	}
+	if l.Bytes(0)[0] != 7 {
+		t.Error("leased bytes changed")
+	}
+	l.Release(true)
+	must(t, <-done)
+	if next.Bytes(0)[0] != 0 {
+		t.Error("discarded contents came back")
+	}
+	next.Release(false)
+}
+
+func TestAnObjectComesBackToTheTierItPrefers(t *testing.T) {
+	c := newTest(t, 0, nil, func(o *Options) {
+		o.Tiers = []Tier{{Name: "device", Capacity: 100}, {Name: "host"}}
+	})
+	must(t, c.AddEmpty(1, 60, 0), c.AddEmpty(2, 60, 0), c.AddEmpty(3, 10, 1))
+	for id := range uint64(3) {
+		touch(t, c, Tick(id), id+1, 0)
+	}
+	for id, want := range map[uint64]int{1: 0, 2: 1, 3: 1} {
+		if where, _ := c.Where(id); where != want {
+			t.Errorf("object %d is in tier %d, want %d", id, where, want)
+		}
+	}
+}
+
+// What a computation that never returns holds is counted and does not stop others,
+// though nothing else fits beside it.
+func TestAbandonedMemoryDoesNotStopTheOthers(t *testing.T) {
+	var log strings.Builder
+	c := newTest(t, 100, &tierctltest.Memory{}, func(o *Options) { o.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
+	must(t, c.Add(1, 60, 0), c.Add(2, 60, 0), c.Add(3, 30, 0))
+	hung := new(Lease)
+	must(t, c.Acquire(t.Context(), hung, 1, 1))
+	done := make(chan error)
+	go func() {
+		l := new(Lease)
+		err := c.Acquire(t.Context(), l, 2, 2)
+		if err == nil {
+			l.Release(true)
+		}
+		done <- err
+	}()
+	must(t, c.Abandon(1))
+	must(t, <-done)
+	if s := c.Stats(); s.Lost != 60 || s.Tiers[0].Over != 50 {
+		t.Errorf("stats %+v, want 60 bytes lost and the others in their 100", s)
+	}
+	if !strings.Contains(log.String(), "abandoned in use") {
+		t.Errorf("nothing was said: %q", log.String())
+	}
+	if err := c.Acquire(t.Context(), new(Lease), 3, 1); !errors.Is(err, ErrUnknown) {
+		t.Errorf("an abandoned object was leased: %v", err)
+	}
+	hung.Release(true)
+	if s := c.Stats(); s.Lost != 0 || s.Tiers[0].Over != 0 {
+		t.Errorf("stats %+v after the hung lease ended, want nothing lost", s)
+	}
+	must(t, c.Abandon(3)) // not in use: gone at once
+	if s := c.Stats(); s.Lost != 0 || s.Tiers[0].Objects+s.Tiers[1].Objects != 1 {
+		t.Errorf("stats %+v, want one object left", s)
+	}
+}
+
+func TestReadingStatsAllocatesNothing(t *testing.T) {
+	c := newTest(t, 100, &tierctltest.Memory{}, nil)
+	var s Stats
+	if n := testing.AllocsPerRun(10, func() { c.ReadStats(&s) }); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+	if diff := len(s.Tiers) - len(c.Stats().Tiers); diff != 0 {
+		t.Errorf("%d tiers too many", diff)
+	}
+}
+
+func TestReliefHappensInTheBackground(t *testing.T) {
+	m := &tierctltest.Memory{}
+	c := newTest(t, 400, m, func(o *Options) { o.Pressure = func() float64 { return 0.5 } })
+	for id := range uint64(4) {
+		must(t, c.Add(id, 100, 0))
+	}
+	c.Relieve()
+	for c.Stats().Tiers[0].Used > 200 {
+		time.Sleep(time.Millisecond)
+	}
+	for id := range uint64(4) {
+		touch(t, c, 1, id, 0)
+	}
+}
+
 func TestPressureDemotesEarly(t *testing.T) {
 	part := 0.0
 	c := newTest(t, 400, &tierctltest.Memory{}, func(o *Options) { o.Pressure = func() float64 { return part } })

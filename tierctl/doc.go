@@ -26,6 +26,13 @@
 // to the smaller id. [Plan] is a pure function; the controller's own choices use
 // the same order.
 //
+// # Contents that come and go
+//
+// An object may have no contents: after [Controller.AddEmpty], and after
+// [Controller.Discard], as a buffer has between two uses. It takes no memory then,
+// and its bytes are zero when it is leased again. [Controller.Abandon] removes an
+// object that a computation may hold for ever.
+//
 // # When a tier fails
 //
 // An object leaves memory only after its write was confirmed. A write that fails
@@ -40,6 +47,6 @@
 //
 // # Concurrency
 //
-// A Controller is safe for concurrent use. It starts one goroutine, which serves
-// prefetches and ends with Close.
+// A Controller is safe for concurrent use. It starts Options.Movers goroutines,
+// which serve prefetches and rebalance, and end with Close.
 package tierctl

@@ -26,6 +26,15 @@ func (l *Lease) Bytes(i int) []byte { return l.objects[i].mem.Bytes() }
 // Missed is the number of objects of the group that had to be fetched first.
 func (l *Lease) Missed() int { return l.missed }
 
+// Discard ends the contents of the group's i-th object with this lease, as
+// [Controller.Discard] does.
+func (l *Lease) Discard(i int) {
+	c := l.c
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	l.objects[i].doomed = true
+}
+
 // Release ends the lease. dirty says that bytes of the group were written, so that
 // copies in the backing are out of date. A second Release panics.
 func (l *Lease) Release(dirty bool) {
@@ -39,6 +48,7 @@ func (l *Lease) Release(dirty bool) {
 	for _, o := range l.objects {
 		o.leases--
 		o.dirty = o.dirty || dirty
+		c.settle(o)
 	}
 	c.changed.Broadcast()
 }
@@ -92,7 +102,7 @@ func (c *Controller) takeResident(l *Lease) bool {
 		return false
 	}
 	for _, o := range l.objects {
-		if o.mem == nil || o.moving {
+		if o.mem == nil || o.moving || o.doomed {
 			return false
 		}
 	}
@@ -113,20 +123,24 @@ func (c *Controller) wait(ctx context.Context, l *Lease) error {
 	ticket := new(int)
 	c.tickets = append(c.tickets, ticket)
 	defer c.leave(ticket)
-	for {
+	for ; ; c.changed.Wait() {
 		if err := c.stopped(ctx); err != nil {
 			return err
 		}
-		if c.tickets[0] == ticket {
-			ready, err := c.bring(ctx, l)
-			if err != nil || ready {
-				return err
-			}
-			if c.atRest() {
-				return fmt.Errorf("%w: %s", ErrFull, c.fill()) // nobody will ever make room
-			}
+		if c.tickets[0] != ticket {
+			continue
 		}
-		c.changed.Wait()
+		ready, err := c.bring(ctx, l)
+		for err == nil && !ready && c.atRest() {
+			// Nobody will ever make room.
+			if !c.grantLost() {
+				return fmt.Errorf("%w: %s", ErrFull, c.fill())
+			}
+			ready, err = c.bring(ctx, l)
+		}
+		if err != nil || ready {
+			return err
+		}
 	}
 }
 
@@ -189,22 +203,24 @@ func (c *Controller) bring(ctx context.Context, l *Lease) (ready bool, err error
 	for _, o := range l.objects {
 		o.leases++ // so that making room for one does not evict another
 	}
-	drop := func() {
+	defer func() {
+		if ready {
+			return
+		}
 		for _, o := range l.objects {
 			o.leases--
+			c.settle(o)
 		}
-	}
+	}()
 	for _, o := range l.objects {
-		if o.moving {
-			drop()
+		if o.moving || o.doomed {
 			return false, nil
 		}
 		if o.mem != nil {
 			continue
 		}
-		ok, err := c.fetch(ctx, o, -1)
+		ok, err := c.fetch(ctx, o, demand)
 		if err != nil || !ok {
-			drop()
 			return false, err
 		}
 		l.missed++

@@ -6,6 +6,10 @@ import (
 	"fmt"
 )
 
+// demand, in place of the next use of a prefetched object, makes room for a lease:
+// everything that is not in use may go, not only what is needed later.
+const demand Tick = -1
+
 // below returns the tier that objects of level are demoted to, nil for none.
 func (c *Controller) below(level int) *tier {
 	if level+1 >= len(c.tiers) {
@@ -19,13 +23,12 @@ func (c *Controller) below(level int) *tier {
 // Room. The lock is given up during transfers; o is marked moving meanwhile.
 func (c *Controller) fetch(ctx context.Context, o *object, keepUntil Tick) (ok bool, err error) {
 	o.moving = true
-	defer func() {
-		o.moving = false
-		c.changed.Broadcast()
-	}()
-	level, err := c.makeRoom(ctx, o.size, keepUntil)
-	if err != nil || level < 0 {
-		return false, err
+	defer c.moved(o)
+	level := o.home
+	if !c.tiers[level].fits(o.size) {
+		if level, err = c.makeRoom(ctx, o.size, keepUntil); err != nil || level < 0 {
+			return false, err
+		}
 	}
 	t := &c.tiers[level]
 	c.account(o, level, +1) // reserve before the lock is given up
@@ -34,11 +37,22 @@ func (c *Controller) fetch(ctx context.Context, o *object, keepUntil Tick) (ok b
 		c.account(o, level, -1)
 		return false, err
 	}
+	if o.empty {
+		o.mem, o.tier, o.dirty, o.empty = mem, level, true, false
+		return true, nil
+	}
 	c.backing().objects--
 	o.mem, o.tier, o.dirty = mem, level, false
 	c.stats.Promoted++
 	c.stats.BytesPromoted += o.size
 	return true, nil
+}
+
+// moved ends a move of o.
+func (c *Controller) moved(o *object) {
+	o.moving = false
+	c.settle(o)
+	c.changed.Broadcast()
 }
 
 // makeRoom makes n bytes free in some addressable tier, the last one if possible,
@@ -54,7 +68,7 @@ func (c *Controller) makeRoom(ctx context.Context, n int64, keepUntil Tick) (lev
 		case c.evictOne(ctx, n, keepUntil):
 		case ctx.Err() != nil:
 			return -1, context.Cause(ctx)
-		case c.overcommit() && keepUntil < 0:
+		case keepUntil == demand && c.overcommit():
 			return c.last, nil
 		default:
 			return -1, nil
@@ -90,14 +104,19 @@ func (c *Controller) overcommit() bool {
 	return b != nil && b.degraded
 }
 
-// load reads o from the backing, without the lock.
+// load returns memory with o's contents, from the backing or zero, without the
+// lock.
 func (c *Controller) load(ctx context.Context, o *object, t *tier) (Memory, error) {
-	b := c.backing()
+	b, empty := c.backing(), o.empty
 	c.mu.Unlock()
 	defer c.mu.Lock()
 	mem, err := t.alloc(o.size)
 	if err != nil {
 		return nil, fmt.Errorf("tier %s: object %d, %d bytes: %w", t.Name, o.id, o.size, err)
+	}
+	if empty {
+		clear(mem.Bytes())
+		return mem, nil
 	}
 	if err := b.Backing.Load(ctx, o.id, mem.Bytes()); err != nil {
 		return nil, errors.Join(fmt.Errorf("tier %s: read object %d: %w", b.Name, o.id, err), mem.Close())
@@ -114,10 +133,7 @@ func (c *Controller) demote(ctx context.Context, o *object) bool {
 		return false
 	}
 	o.moving = true
-	defer func() {
-		o.moving = false
-		c.changed.Broadcast()
-	}()
+	defer c.moved(o)
 	move := c.copyDown
 	if t.Backing != nil {
 		move = c.save
@@ -150,7 +166,7 @@ func (c *Controller) roomBelow(ctx context.Context, o *object, t *tier) bool {
 		if t.fits(o.size) {
 			break
 		}
-		if other := c.objects[id]; other.backed && other.mem != nil && !other.moving {
+		if other := c.objects[id]; other.backed && (other.mem != nil || other.empty) && !other.moving {
 			c.forget(other, t)
 		}
 	}
@@ -160,10 +176,7 @@ func (c *Controller) roomBelow(ctx context.Context, o *object, t *tier) bool {
 // roomAt makes room for o in the addressable tier below it.
 func (c *Controller) roomAt(ctx context.Context, o *object) bool {
 	o.moving = true // keeps o from being chosen itself
-	defer func() {
-		o.moving = false
-		c.changed.Broadcast()
-	}()
+	defer c.moved(o)
 	level := o.tier + 1
 	t := &c.tiers[level]
 	for !t.fits(o.size) {
@@ -175,9 +188,9 @@ func (c *Controller) roomAt(ctx context.Context, o *object) bool {
 	return true
 }
 
-// forget gives up the backing's copy of an object that is in memory.
+// forget gives up the backing's copy of an object that is in memory or empty.
 func (c *Controller) forget(o *object, t *tier) {
-	o.backed, o.dirty = false, true
+	o.backed, o.dirty = false, o.mem != nil
 	t.used -= o.size
 	if err := t.Backing.Drop(o.id); err != nil {
 		c.opts.Logger.Warn("copy was not dropped", "tier", t.Name, "block", o.id, "err", err)
@@ -277,4 +290,14 @@ func (c *Controller) Rebalance(ctx context.Context) (int, error) {
 	}
 	levels, objects := c.Snapshot()
 	return c.Apply(ctx, Plan(levels, objects, c.opts.Policy, reserve))
+}
+
+// Relieve has a mover rebalance in the background.
+func (c *Controller) Relieve() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.closed {
+		c.relieve = true
+		c.wake()
+	}
 }

@@ -13,7 +13,7 @@ func (c *Controller) Prefetch(ids ...uint64) int {
 	for _, id := range ids {
 		o, ok := c.objects[id]
 		switch {
-		case !ok || c.closed || o.mem != nil || o.hinted || o.moving:
+		case !ok || c.closed || o.mem != nil || o.empty || o.hinted || o.moving:
 			continue
 		case len(c.queue) >= c.opts.Queue:
 			c.stats.HintsDropped++
@@ -23,21 +23,37 @@ func (c *Controller) Prefetch(ids ...uint64) int {
 		c.queue = append(c.queue, id)
 		taken++
 	}
-	if taken > 0 {
-		select {
-		case c.tasks <- struct{}{}:
-		default: // the server is awake already
-		}
+	for range taken {
+		c.wake()
 	}
 	return taken
 }
 
-// serveHints is the prefetch goroutine.
+// wake gives a mover that sleeps, if any does, something to look at.
+func (c *Controller) wake() {
+	select {
+	case c.tasks <- struct{}{}:
+	default: // all are awake already
+	}
+}
+
+// serveHints is a mover: it serves prefetches and rebalances.
 func (c *Controller) serveHints() {
 	for range c.tasks {
+		if c.takeRelieve() {
+			_, _ = c.Rebalance(context.Background()) // moves that fail mark their tier
+		}
 		for c.serveHint() {
 		}
 	}
+}
+
+func (c *Controller) takeRelieve() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	due := c.relieve && !c.closed
+	c.relieve = false
+	return due
 }
 
 // serveHint takes one hint and reports whether there was one.
@@ -50,7 +66,7 @@ func (c *Controller) serveHint() bool {
 	o := c.objects[c.queue[0]]
 	c.queue = c.queue[1:]
 	o.hinted = false
-	if o.mem != nil || o.moving {
+	if o.mem != nil || o.moving || o.empty {
 		return true // somebody else brought it meanwhile
 	}
 	if limit := c.opts.Staging; limit > 0 && c.staged+o.size > limit && c.staged > 0 {

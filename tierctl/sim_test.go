@@ -54,7 +54,7 @@ func simulate(t *testing.T, seed uint64) {
 	capacity := int64(largest * (workers*s.per + g.IntN(4)))
 	opts := Options{
 		Tiers:  []Tier{{Name: "host", Capacity: capacity}, {Name: "nvme", Backing: s.m}},
-		Policy: Policy(g.IntN(2)), Queue: 1 + g.IntN(4),
+		Policy: Policy(g.IntN(2)), Queue: 1 + g.IntN(4), Movers: 1 + g.IntN(3),
 	}
 	if g.IntN(2) == 0 {
 		opts.Tiers = append([]Tier{{Name: "device", Capacity: largest * int64(1+g.IntN(3))}}, opts.Tiers...)
@@ -63,7 +63,11 @@ func simulate(t *testing.T, seed uint64) {
 	must(t, err)
 	s.c = c
 	for id := range s.objects {
-		must(t, c.Add(uint64(id), int64(16+g.IntN(largest-16)), 0))
+		add := c.Add
+		if g.IntN(2) == 0 {
+			add = c.AddEmpty
+		}
+		must(t, add(uint64(id), int64(16+g.IntN(largest-16)), 0))
 	}
 	s.run(workers)
 	time.Sleep(time.Second) // let hints in flight land
@@ -124,8 +128,19 @@ func (s *simulation) use(step uint64, first int) {
 		if err := s.c.Expect(id, now+Tick(s.objects)); err != nil {
 			s.t.Error(err)
 		}
+		if s.discards(id, step) {
+			s.mu.Lock()
+			s.written[id] = 0
+			s.mu.Unlock()
+			l.Discard(i)
+		}
 	}
 	l.Release(true)
+}
+
+// discards chooses, from the seed alone, one use in five whose contents end.
+func (s *simulation) discards(id, step uint64) bool {
+	return rand.New(rand.NewPCG(s.seed, step*64+id)).IntN(5) == 0
 }
 
 func (s *simulation) check(mem []byte, id, step uint64) {
@@ -147,7 +162,7 @@ func (s *simulation) checkBooks(faulty bool) {
 	used := make([]int64, len(levels))
 	last := len(levels) - 1
 	for _, o := range objects {
-		if o.Tier != last {
+		if o.Tier != last && o.Tier != Nowhere {
 			used[o.Tier] += o.Size
 		}
 		if o.Copy {

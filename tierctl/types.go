@@ -12,6 +12,9 @@ import (
 // the number of blocks plus the block's place, for instance.
 type Tick = int64
 
+// Nowhere is the tier of an object that has no contents; see AddEmpty.
+const Nowhere = -1
+
 // Never is the next use of an object that nobody announced.
 const Never Tick = math.MaxInt64
 
@@ -45,7 +48,8 @@ type Tier struct {
 	Name string
 	// Capacity in bytes; 0 means no limit.
 	Capacity int64
-	// Alloc gives memory of exactly n bytes, zeroed; nil takes it from the Go heap.
+	// Alloc gives memory of exactly n bytes, whatever they hold; nil takes it from
+	// the Go heap.
 	Alloc func(n int64) (Memory, error)
 	// Backing makes this a tier that is not addressable. Only the last may have one.
 	Backing Backing
@@ -68,6 +72,9 @@ type Options struct {
 	// Queue is how many prefetched objects may wait for their turn; further hints
 	// are dropped and counted. Default 16.
 	Queue int
+	// Movers is how many goroutines serve prefetches, so that what leaves and what
+	// comes may overlap. Default 1.
+	Movers int
 	// Staging bounds the bytes that prefetches may hold in flight. Default: an
 	// eighth of the last addressable tier's capacity.
 	Staging int64
@@ -98,8 +105,8 @@ func (o Options) Validate() error {
 	if o.Policy > LRU {
 		errs = append(errs, fmt.Errorf("tierctl: policy %d: want NextUse (0) or LRU (1)", o.Policy))
 	}
-	if o.Queue < 0 || o.Staging < 0 {
-		errs = append(errs, fmt.Errorf("tierctl: queue %d, staging %d bytes: want 0 (default) or more", o.Queue, o.Staging))
+	if o.Queue < 0 || o.Staging < 0 || o.Movers < 0 {
+		errs = append(errs, fmt.Errorf("tierctl: queue %d, movers %d, staging %d bytes: want 0 (default) or more", o.Queue, o.Movers, o.Staging))
 	}
 	return errors.Join(errs...)
 }
@@ -117,6 +124,8 @@ type Stats struct {
 	Promoted, Demoted           int64 // objects moved up, down
 	BytesPromoted, BytesDemoted int64
 	WritesSaved                 int64 // evictions that needed no write: the backing's copy was current
+
+	Lost int64 // bytes of objects that were abandoned in use, and still are
 
 	StagingPeak int64 // high-water mark of bytes in flight for hints
 }
