@@ -11,15 +11,16 @@ import (
 var ErrBusy = errors.New("checkpoint: a save is running")
 
 // Reserve allocates the shadow copy that SaveAsync writes from, of the size of
-// the state's sections, so that the first save costs no more than later ones.
+// the state's sections in memory, so that the first save costs no more than later
+// ones. Held sections are not copied: see [State.Freeze].
 func (s *Store) Reserve(st State) {
 	if s.shadow == nil || !s.shadow.fits(st) {
 		s.shadow = st.clone()
 	}
 }
 
-// SaveAsync copies the state and writes it beside the caller, who may go on
-// changing it at once. At most one save runs: the caller waits for the one
+// SaveAsync copies the state, or freezes what is not always in memory, and writes
+// it beside the caller, who may go on changing it at once. At most one save runs: the caller waits for the one
 // before, and learns how it ended, with [Store.Wait].
 func (s *Store) SaveAsync(st State) error {
 	if s.done != nil {
@@ -29,8 +30,15 @@ func (s *Store) SaveAsync(st State) error {
 	s.shadow.copyFrom(st)
 	done := make(chan error, 1)
 	s.done = done
-	shadow := *s.shadow
-	go func() { done <- s.Save(shadow) }()
+	shadow, thaw := *s.shadow, func() {}
+	if st.Freeze != nil {
+		thaw = st.Freeze()
+	}
+	go func() {
+		err := s.Save(shadow)
+		thaw()
+		done <- err
+	}()
 	return nil
 }
 
@@ -73,7 +81,9 @@ func (sh *State) fits(st State) bool {
 func sameSections(a, b []param.Section) bool { return slices.EqualFunc(a, b, sameSection) }
 
 func sameSection(a, b param.Section) bool {
-	return a.Name == b.Name && len(a.F32) == len(b.F32) && len(a.F64) == len(b.F64) && len(a.I64) == len(b.I64)
+	ta, na := sectionType(a)
+	tb, nb := sectionType(b)
+	return a.Name == b.Name && ta == tb && na == nb && (a.Held == nil) == (b.Held == nil)
 }
 
 // clone copies a state with all that its slices point to.
@@ -96,7 +106,7 @@ func cloneSections(s []param.Section) []param.Section {
 }
 
 func cloneSection(s param.Section) param.Section {
-	return param.Section{Name: s.Name, F32: slices.Clone(s.F32), F64: slices.Clone(s.F64), I64: slices.Clone(s.I64)}
+	return param.Section{Name: s.Name, F32: slices.Clone(s.F32), F64: slices.Clone(s.F64), I64: slices.Clone(s.I64), Held: s.Held}
 }
 
 // copyFrom fills the shadow, which fits st.
@@ -114,6 +124,7 @@ func (sh *State) copyFrom(st State) {
 func copySections(dst, src []param.Section) {
 	for i := range src {
 		copySection(dst[i], src[i])
+		dst[i].Held = src[i].Held
 	}
 }
 

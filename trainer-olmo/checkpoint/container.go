@@ -76,6 +76,10 @@ type entry struct {
 // sectionType is the type and length of a section in memory.
 func sectionType(s param.Section) (dtype, int64) {
 	switch {
+	case s.Held != nil && s.Held.Double:
+		return float64Type, int64(s.Held.Len)
+	case s.Held != nil:
+		return float32Type, int64(s.Held.Len)
 	case s.F32 != nil:
 		return float32Type, int64(len(s.F32))
 	case s.F64 != nil:
@@ -85,8 +89,12 @@ func sectionType(s param.Section) (dtype, int64) {
 }
 
 // encode passes the section's elements as little-endian bytes to emit, a
-// bufferful at a time.
+// bufferful at a time, and holds the section meanwhile if need be.
 func encode(s param.Section, buf []byte, emit func([]byte) error) error {
+	return s.With(false, func(s param.Section) error { return encodeInPlace(s, buf, emit) })
+}
+
+func encodeInPlace(s param.Section, buf []byte, emit func([]byte) error) error {
 	switch {
 	case s.F32 != nil:
 		return encodeSlice(s.F32, 4, buf, emit, func(b []byte, v float32) {
@@ -332,10 +340,12 @@ func (c *container) stream(e entry, buf []byte, emit func([]byte)) error {
 
 // read fills dst, which has the entry's type and length.
 func (c *container) read(e entry, dst param.Section, buf []byte) error {
-	at := 0
-	return c.stream(e, buf, func(b []byte) {
-		decodeAt(dst, at, b)
-		at += len(b) / e.dtype.width()
+	return dst.With(true, func(dst param.Section) error {
+		at := 0
+		return c.stream(e, buf, func(b []byte) {
+			decodeAt(dst, at, b)
+			at += len(b) / e.dtype.width()
+		})
 	})
 }
 

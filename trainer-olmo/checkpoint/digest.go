@@ -36,7 +36,8 @@ func (d Digest) String() string {
 
 func sum(h hash.Hash) string { return hex.EncodeToString(h.Sum(nil)) }
 
-// DigestState is the digest that a checkpoint of the state has.
+// DigestState is the digest that a checkpoint of the state has. A group with a
+// section that cannot be held has the error's text in place of its digest.
 func DigestState(st State) Digest {
 	d := Digest{Weights: digestSections(weightSections(st.Weights))}
 	for _, g := range groups(&d, &st) {
@@ -51,8 +52,10 @@ func digestSections(sections []param.Section) string {
 	for _, s := range sections {
 		t, count := sectionType(s)
 		hashHead(h, s.Name, t, count)
-		// A hash takes every byte, so there is no error.
-		_ = encode(s, buf, func(b []byte) error { h.Write(b); return nil })
+		// A hash takes every byte, so the only error is that of holding.
+		if err := encode(s, buf, func(b []byte) error { h.Write(b); return nil }); err != nil {
+			return err.Error()
+		}
 	}
 	return sum(h)
 }

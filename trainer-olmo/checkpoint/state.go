@@ -92,6 +92,11 @@ type State struct {
 	// ModelConfig is written as config.json, which makes the folder one that
 	// Hugging Face libraries load; nil writes none.
 	ModelConfig []byte
+	// Freeze, where sections are held, keeps what they hold as it is now until
+	// thaw is called, whatever training does meanwhile. SaveAsync calls it and
+	// reads every section once, in the order of Optimizer and then of Runtime. nil
+	// where none is held.
+	Freeze func() (thaw func())
 	// Ephemeral checkpoints do not count for Keep and go as soon as there is a
 	// newer one.
 	Ephemeral bool

@@ -61,6 +61,9 @@ type AdamWOptions struct {
 	Decay DecayRule
 	// Engine supplies the workers; nil means the calling goroutine.
 	Engine *gemm.Engine
+	// Lent keeps no moments: the caller lends their memory for the time of each
+	// update, with [AdamW.Begin] and [AdamW.StepParam].
+	Lent bool
 	// Prefix begins the name of every section of state. Default "adamw".
 	Prefix string
 	// Float32Scalars rounds scalars to float32 also in float64 mode, where the
@@ -121,6 +124,8 @@ type AdamW[T gemm.Float] struct {
 	decay  []float64 // weight decay of each parameter
 	count  []int64   // [0] is the number of updates so far
 	chunks []chunk
+	first  []int // of each parameter, its first chunk; then their number
+	base   int   // chunk that a run's first one is
 	step   adamwStep
 	judged bool // the skip rule is active; only with Float32Scalars
 }
@@ -132,17 +137,21 @@ type adamwStep struct {
 	rounded                         bool    // decay factor and 1-beta in float32
 }
 
-// NewAdamW allocates both moments, twice the parameters' size. It panics on
-// options that Validate refuses.
+// NewAdamW allocates both moments, twice the parameters' size, unless they are
+// lent. It panics on options that Validate refuses.
 func NewAdamW[T gemm.Float](params []param.Param[T], opts AdamWOptions) *AdamW[T] {
 	if opts.Validate() != nil {
 		panic("optim: bad AdamW options")
 	}
 	a := &AdamW[T]{opts: opts.withDefaults(), params: params, count: make([]int64, 1)}
-	n := total(params)
-	a.m, a.v = split(params, make([]T, n)), split(params, make([]T, n))
+	if n := total(params); a.opts.Lent {
+		a.m, a.v = make([][]T, len(params)), make([][]T, len(params))
+	} else {
+		a.m, a.v = split(params, make([]T, n)), split(params, make([]T, n))
+	}
 	a.decay = decays(params, a.opts.Decay, a.opts.WeightDecay)
 	a.chunks = chunks(params)
+	a.first = firstChunks(a.chunks, len(params))
 	return a
 }
 
@@ -165,6 +174,18 @@ func (a *AdamW[T]) Step(step int64, lr float64) error { return a.StepScaled(step
 // gradients themselves stay as they are. The bits are those of gradients that
 // were scaled before.
 func (a *AdamW[T]) StepScaled(_ int64, lr, scale float64) error {
+	if a.opts.Lent {
+		panic("optim: Step without moments")
+	}
+	a.Begin(lr, scale)
+	a.base = 0
+	run(a.opts.Engine, len(a.chunks), a)
+	return nil
+}
+
+// Begin counts an update whose parameters follow one by one, in any order, with
+// [AdamW.StepParam]. The bits are those of [AdamW.StepScaled].
+func (a *AdamW[T]) Begin(lr, scale float64) {
 	if !a.opts.FrozenStep {
 		a.count[0]++
 	}
@@ -180,8 +201,14 @@ func (a *AdamW[T]) StepScaled(_ int64, lr, scale float64) error {
 	if a.opts.Float32Scalars {
 		a.step.round32(t)
 	}
-	run(a.opts.Engine, len(a.chunks), a)
-	return nil
+}
+
+// StepParam applies the update that Begin counted to parameter i, on its moments m
+// and v, which have its length. It keeps neither and allocates nothing.
+func (a *AdamW[T]) StepParam(i int, m, v []T) {
+	a.m[i], a.v[i], a.base = m, v, a.first[i]
+	run(a.opts.Engine, a.first[i+1]-a.base, a)
+	a.m[i], a.v[i] = nil, nil
 }
 
 // round32 replaces the bias corrections by those of a float32 counter.
@@ -195,7 +222,7 @@ func (s *adamwStep) round32(t float64) {
 
 // Do updates one chunk; it is the engine's view of Step and not for callers.
 func (a *AdamW[T]) Do(c, _ int) {
-	k, s := a.chunks[c], &a.step
+	k, s := a.chunks[a.base+c], &a.step
 	p, g := a.params[k.index].Value[k.lo:k.hi], a.params[k.index].Grad[k.lo:k.hi]
 	m, v := a.m[k.index][k.lo:k.hi], a.v[k.index][k.lo:k.hi]
 	wd := a.decay[k.index]
@@ -227,9 +254,26 @@ func adamw32[T gemm.Float](p, g, m, v []T, s *adamwStep, wd, eps float64) {
 // Updates reports how many updates were applied.
 func (a *AdamW[T]) Updates() int64 { return a.count[0] }
 
+// Counter is the section of the number of updates, all that is left of Sections
+// where the moments are lent.
+func (a *AdamW[T]) Counter() param.Section {
+	return param.Section{Name: a.opts.Prefix + "/updates", I64: a.count}
+}
+
+// MomentNames are the names of parameter i's sections of state, in the order of
+// Sections and of StepParam's arguments.
+func (a *AdamW[T]) MomentNames(i int) [2]string {
+	prefix := a.opts.Prefix + "/" + a.params[i].Name
+	return [2]string{prefix + "/exp_avg", prefix + "/exp_avg_sq"}
+}
+
 // Sections lists the counter, then the first and second moment of every
-// parameter, in the order of the parameters.
+// parameter, in the order of the parameters; the counter alone where the moments
+// are lent.
 func (a *AdamW[T]) Sections() []param.Section {
+	if a.opts.Lent {
+		return []param.Section{a.Counter()}
+	}
 	return moments(a.opts.Prefix, a.count, a.params, []string{"exp_avg", "exp_avg_sq"}, a.m, a.v)
 }
 

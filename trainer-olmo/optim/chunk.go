@@ -27,6 +27,19 @@ func chunks[T gemm.Float](params []param.Param[T]) []chunk {
 	return cs
 }
 
+// firstChunks returns the index of each of n parameters' first chunk, and behind
+// them the number of chunks.
+func firstChunks(cs []chunk, n int) []int {
+	first := make([]int, n+1)
+	for _, c := range cs {
+		first[c.index+1]++
+	}
+	for i := range n {
+		first[i+1] += first[i]
+	}
+	return first
+}
+
 // runner calls do for every chunk, on the engine's workers when there is one.
 func run(eng *gemm.Engine, n int, t gemm.Task) {
 	if eng != nil {

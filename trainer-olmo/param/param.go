@@ -29,12 +29,38 @@ type Param[T gemm.Float] struct {
 
 // Section is one named piece of optimizer or trainer state, in place: a
 // checkpoint reads it, and a restore writes through it. Exactly one of the
-// slices is set.
+// slices is set, or Held.
 type Section struct {
 	Name string
 	F32  []float32
 	F64  []float64
 	I64  []int64
+	// Held stands for a slice whose memory is not always there.
+	Held *Held
+}
+
+// Held is a section of floating-point numbers that must be held to be read or
+// written.
+type Held struct {
+	Len    int  // elements
+	Double bool // they are float64, not float32
+	// Hold returns the section with its slice set, valid until release is called
+	// once; write says that its elements will be written. A goroutine holds one
+	// section at a time.
+	Hold func(write bool) (s Section, release func(), err error)
+}
+
+// With calls use with the section's slice in place, held for that time if need be.
+func (s Section) With(write bool, use func(Section) error) error {
+	if s.Held == nil {
+		return use(s)
+	}
+	held, release, err := s.Held.Hold(write)
+	if err != nil {
+		return err
+	}
+	defer release()
+	return use(held)
 }
 
 // Optimizer updates parameters from their gradients.
