@@ -288,7 +288,7 @@ func (c *Controller) Abandon(id uint64) error {
 	c.delist(o)
 	o.lost = true
 	c.stats.Lost += o.size
-	if o.held() {
+	if o.leases > 0 {
 		c.opts.Logger.Warn("memory is lost to an object that was abandoned in use", "block", o.id, "bytes", o.size)
 	}
 	c.settle(o)

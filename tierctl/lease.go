@@ -26,6 +26,17 @@ func (l *Lease) Bytes(i int) []byte { return l.objects[i].mem.Bytes() }
 // Missed is the number of objects of the group that had to be fetched first.
 func (l *Lease) Missed() int { return l.missed }
 
+// Expect announces the next use of every object of the group, as
+// [Controller.Expect] does.
+func (l *Lease) Expect(at Tick) {
+	c := l.c
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, o := range l.objects {
+		o.next = at
+	}
+}
+
 // Discard ends the contents of the group's i-th object with this lease, as
 // [Controller.Discard] does.
 func (l *Lease) Discard(i int) {

@@ -27,6 +27,7 @@ type BlockHealth struct {
 	Consecutive int64   `json:"consecutive"` // of these, since the last success
 	Discarded   int64   `json:"discarded"`   // results refused because their base had been replaced
 	Staleness   int64   `json:"staleness"`   // steps that the refresh in flight has been due for, 0 when none is
+	Tier        string  `json:"tier"`        // slowest tier that the state is in, "" without tiers
 	Seconds     float64 `json:"seconds"`     // time of the last refresh, 0 in native mode
 }
 
@@ -40,6 +41,9 @@ func (r *Runtime[T]) Health() []BlockHealth {
 		h.Refreshes, h.Failed = m.Refreshes(), m.Failed()
 		h.Consecutive, h.Discarded = m.Consecutive(), m.Discarded()
 		h.Seconds = time.Duration(u.cost.Load()).Seconds()
+		if r.store != nil {
+			h.Tier = r.store.tierOf(u.parcel)
+		}
 		if r.shadow != nil {
 			h.Staleness, _ = r.shadow.reg.Staleness(h.Block, m.Calls())
 		}

@@ -1,9 +1,11 @@
 package asteria
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/asteria-runtime/asteria/gemm"
@@ -76,9 +78,37 @@ func bits[T gemm.Float](params []param.Param[T], r *Runtime[T]) map[string]strin
 		out["param/"+p.Name] = exact(p.Value)
 	}
 	for _, s := range r.Sections() {
-		out[s.Name] = exact(s.F32) + exact(s.F64) + fmt.Sprint(s.I64)
+		name := s.Name
+		err := s.With(false, func(s param.Section) error {
+			out[name] = exact(s.F32) + exact(s.F64) + fmt.Sprint(s.I64)
+			return nil
+		})
+		if err != nil {
+			out[name] = err.Error()
+		}
 	}
 	return out
+}
+
+// copySection copies a section as a checkpoint does: it holds one at a time.
+func copySection(t testing.TB, dst, src param.Section) {
+	t.Helper()
+	if src.Held == nil {
+		copy(dst.I64, src.I64)
+	}
+	var mem param.Section
+	read := func(s param.Section) error {
+		mem = param.Section{F32: slices.Clone(s.F32), F64: slices.Clone(s.F64)}
+		return nil
+	}
+	write := func(s param.Section) error {
+		copy(s.F32, mem.F32)
+		copy(s.F64, mem.F64)
+		return nil
+	}
+	if err := errors.Join(src.With(false, read), dst.With(true, write)); err != nil {
+		t.Fatal(err)
+	}
 }
 
 func exact[T gemm.Float](x []T) string {

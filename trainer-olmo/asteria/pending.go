@@ -51,11 +51,14 @@ func (r *Runtime[T]) PendingSections() []param.Section {
 		out = append(out, param.Section{Name: name + "meta", I64: u.saved[:]})
 		res := &u.task.job.Result
 		for k := range u.block.Modes() {
+			if r.store != nil {
+				out = r.resultSections(u, name, k, out)
+			}
 			for _, part := range []struct {
 				name string
 				x    []T
 			}{{"root", res.Root[k]}, {"rotation", res.Rotation[k]}, {"values", res.Values[k]}} {
-				if part.x != nil {
+				if part.x != nil && r.store == nil {
 					out = append(out, section(fmt.Sprintf("%s%s.%d", name, part.name, k), part.x))
 				}
 			}
@@ -151,6 +154,15 @@ func (s *shadow[T]) restore(u *unit[T]) error {
 	return nil
 }
 
+// resultWaits reports whether a good result of u waits for its adoption.
+func (r *Runtime[T]) resultWaits(u *unit[T]) bool {
+	if r.shadow == nil {
+		return false
+	}
+	p, flying := r.shadow.reg.Pending(u.block.Name())
+	return flying && p.Resolved && p.Err == nil
+}
+
 // adoptAt is the step of the adoption as it was planned, or as this run's budget
 // allows if that has become smaller.
 func (s *shadow[T]) adoptAt(m *pendingMeta) int64 {
@@ -162,6 +174,10 @@ func (s *shadow[T]) adoptAt(m *pendingMeta) int64 {
 func (s *shadow[T]) restoreResult(u *unit[T]) error {
 	m, res := &u.saved, &u.task.job.Result
 	u.task.asOf, res.AsOf = m[pendAsOf], m[pendAsOf]
+	if t := u.task.tiers; t != nil && m[pendState] == stateResult {
+		t.parcel.due.Store(t.store.turn.Load() + s.adoptAt(m) - u.state.Meta.Calls() - 1)
+		t.parcel.result.Store(t.result)
+	}
 	for k := range kron.MaxOrder {
 		res.Base[k] = uint64(m[pendBase+k])
 		res.Moves[k], res.Fresh[k] = m[pendMoves]>>k&1 == 1, m[pendFresh]>>k&1 == 1

@@ -51,6 +51,14 @@ type Plan struct {
 	// asynchronous save copies: the results of refreshes in flight. It is part of
 	// ClassJobs.
 	Pending int64
+
+	// Placed is what [Options.Tiers] places, in bytes, when all of it exists at
+	// once: state, snapshots and results, in objects of whole pages. It is part of
+	// the lines, but for the padding of the pages.
+	Placed int64
+	// Group is the most bytes that have to be in addressable tiers at once: what the
+	// step of the largest block touches when a refresh runs inside it.
+	Group int64
 }
 
 // Total returns the bytes of all lines.
@@ -119,11 +127,17 @@ func PlanFor[T gemm.Float](shapes []Shape, threads int, o Options) (Plan, error)
 		if o.Mode == Asteria {
 			p.Pending += addTask(l, s.block)
 		}
+		if o.Tiers != nil {
+			p.place(blockObjects(s.block, o.Mode == Asteria))
+		}
 	}
 	elem := int64(unsafe.Sizeof(T(0)))
 	for _, i := range rest {
 		l := lineOf(lines, live, i, "adamw")
 		l.Bytes[ClassMoments] = o.aux(nil).Bytes(int64(size(live[i].Dims)), elem)
+		if o.Tiers != nil {
+			p.place(objectBytes[T](2 * size(live[i].Dims)))
+		}
 	}
 	for _, l := range lines {
 		p.Lines = append(p.Lines, *l)
@@ -133,6 +147,67 @@ func PlanFor[T gemm.Float](shapes []Shape, threads int, o Options) (Plan, error)
 		p.Lines = append(p.Lines, sharedLine(sites, threads, o))
 	}
 	return p, nil
+}
+
+// place counts objects that are leased together.
+func (p *Plan) place(objects ...int64) {
+	group := int64(0)
+	for _, n := range objects {
+		group += n
+	}
+	p.Placed += group
+	p.Group = max(p.Group, group)
+}
+
+// blockObjects returns the sizes of a block's objects: factors, the rest of its
+// state, and with refreshes beside training a snapshot and a result.
+func blockObjects[T gemm.Float](b *kron.Block[T], beside bool) (bytes int64) {
+	_, n := slots(b.Layout())
+	for _, elements := range n {
+		if elements > 0 {
+			bytes += objectBytes[T](elements)
+		}
+	}
+	if beside {
+		result, _ := b.ResultLen()
+		bytes += objectBytes[T](b.SnapshotLen()) + objectBytes[T](result)
+	}
+	return bytes
+}
+
+// CheckTiers refuses tiers that cannot hold what is placed in them, with the arithmetic.
+func (p Plan) CheckTiers(t *Tiers) error {
+	if t == nil {
+		return nil
+	}
+	ram := t.Device + t.Host
+	switch {
+	case t.Host == 0:
+		return nil
+	case p.Group > ram:
+		return fmt.Errorf("asteria: tiers: the largest block's step needs %d bytes at once, device %d + host %d = %d: %d too few",
+			p.Group, t.Device, t.Host, ram, p.Group-ram)
+	case p.Placed <= ram:
+		return nil
+	case t.NVMe == nil:
+		return fmt.Errorf("asteria: tiers: the optimizer's state needs %d bytes (%s), device %d + host %d = %d: %d too few without NVMe",
+			p.Placed, p.stateClasses(), t.Device, t.Host, ram, p.Placed-ram)
+	case t.NVMeSize > 0 && p.Placed > ram+t.NVMeSize:
+		return fmt.Errorf("asteria: tiers: the optimizer's state needs %d bytes (%s), device %d + host %d + NVMe %d = %d: %d too few",
+			p.Placed, p.stateClasses(), t.Device, t.Host, t.NVMeSize, ram+t.NVMeSize, p.Placed-ram-t.NVMeSize)
+	}
+	return nil
+}
+
+// stateClasses is the arithmetic behind Placed, but for padding.
+func (p Plan) stateClasses() string {
+	var parts []string
+	for _, c := range []string{ClassFactors, ClassRoots, ClassMoments, ClassJobs} {
+		if n := p.Class(c); n > 0 {
+			parts = append(parts, fmt.Sprintf("%s %d", c, n))
+		}
+	}
+	return strings.Join(parts, " + ")
 }
 
 func lineOf(lines map[int]*Line, shapes []Shape, i int, method string) *Line {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sort"
 	"sync/atomic"
 	"time"
@@ -38,6 +39,9 @@ type Runtime[T gemm.Float] struct {
 	alone   []*unit[T]   // what wide does before
 	lr      float64      // of the step that runs
 	shadow  *shadow[T]   // nil in native mode
+	store   *store[T]    // nil where all state stays in host memory
+
+	moments []*parcel[T] // of the parameters of AdamW, where there is a store
 }
 
 // unit is one block with its state.
@@ -47,6 +51,10 @@ type unit[T gemm.Float] struct {
 	param, grad kron.View[T]
 	health      BlockHealth
 	err         error // of the last step
+
+	// Where there is a store, state is bound for the time of a lease only:
+	parcel *parcel[T]
+	slots  []slot
 
 	// In the mode Asteria only:
 	index int          // in the order of names
@@ -65,6 +73,7 @@ type worker[T gemm.Float] struct {
 	solver  *invroot.Solver[T]
 	record  *recorder[T]
 	own     *gemm.Engine // nil when it computes on the runtime's
+	holder  holder       // its lease, where there is a store
 	number  int          // of a worker beside training, from 1
 }
 
@@ -75,15 +84,12 @@ func New[T gemm.Float](params []param.Param[T], eng *gemm.Engine, opts Options) 
 	if eng == nil {
 		return nil, errors.New("asteria: engine is nil")
 	}
-	if opts.Tiers != nil {
-		return nil, fmt.Errorf("asteria: tiers: %w", errors.ErrUnsupported) // until the state is leased
-	}
 	live := trainable(params)
 	plan, err := PlanFor[T](Shapes(live), eng.Threads(), opts)
 	if err != nil {
 		return nil, err
 	}
-	if err := plan.Check(opts.MemoryLimit); err != nil {
+	if err := errors.Join(plan.Check(opts.MemoryLimit), plan.CheckTiers(opts.Tiers)); err != nil {
 		return nil, err
 	}
 	sites, rest, err := route[T](Shapes(live), opts)
@@ -91,26 +97,49 @@ func New[T gemm.Float](params []param.Param[T], eng *gemm.Engine, opts Options) 
 		return nil, err
 	}
 	r := &Runtime[T]{opts: opts, eng: eng, plan: plan}
+	if err := r.build(live, sites, rest); err != nil {
+		r.Close()
+		return nil, err
+	}
+	return r, nil
+}
+
+// build makes what the plan says.
+func (r *Runtime[T]) build(live []param.Param[T], sites []site[T], rest []int) (err error) {
+	if r.opts.Tiers != nil {
+		if r.store, err = newStore[T](*r.opts.Tiers, r.plan.Placed); err != nil {
+			return err
+		}
+	}
 	for _, s := range sites {
-		u, err := newUnit(s, live[s.index])
+		u, err := r.newUnit(s, live[s.index])
 		if err != nil {
-			return nil, err
+			return err
 		}
 		u.index = len(r.units)
 		r.units = append(r.units, u)
 	}
-	r.newAux(live, rest)
+	if err := r.newAux(live, rest); err != nil {
+		return err
+	}
 	if err := r.newWorkers(sites); err != nil {
-		r.Close()
-		return nil, err
+		return err
 	}
-	if opts.Mode == Asteria {
-		if err := r.newShadow(); err != nil {
-			r.Close()
-			return nil, err
-		}
+	if r.store != nil {
+		r.store.arrange(r.useOrder())
 	}
-	return r, nil
+	if r.opts.Mode == Asteria {
+		return r.newShadow()
+	}
+	return nil
+}
+
+// useOrder lists what a step leases, in its order.
+func (r *Runtime[T]) useOrder() (order []*parcel[T]) {
+	for _, u := range append(slices.Clone(r.alone), r.queue...) {
+		order = append(order, u.parcel)
+	}
+	return append(order, r.moments...)
 }
 
 // trainable drops frozen and empty parameters.
@@ -124,26 +153,54 @@ func trainable[T gemm.Float](params []param.Param[T]) []param.Param[T] {
 	return live
 }
 
-func newUnit[T gemm.Float](s site[T], p param.Param[T]) (*unit[T], error) {
+func (r *Runtime[T]) newUnit(s site[T], p param.Param[T]) (*unit[T], error) {
+	u := &unit[T]{block: s.block, param: kron.TileView(p.Value, s.tile), grad: kron.TileView(p.Grad, s.tile)}
+	u.health.Block = s.block.Name()
 	layout := s.block.Layout()
+	if r.store != nil {
+		var n [2]int
+		u.slots, n = slots(layout)
+		u.state = &kron.State[T]{Meta: new(kron.Meta)}
+		var err error
+		u.parcel, err = r.store.newParcel(s.block.Name(), n, u.reset)
+		return u, err
+	}
 	st, err := s.block.Bind(kron.Cut(layout, make([]T, layout.Len())), new(kron.Meta))
 	if err != nil {
 		return nil, err
 	}
 	s.block.Reset(st)
-	u := &unit[T]{block: s.block, state: st, param: kron.TileView(p.Value, s.tile), grad: kron.TileView(p.Grad, s.tile)}
-	u.health.Block = s.block.Name()
+	u.state = st
 	return u, nil
 }
 
-func (r *Runtime[T]) newAux(live []param.Param[T], rest []int) {
+// reset brings the memory of u's parcel to the state before the first step. The
+// counters, which stay in memory, are not touched: they may be restored already.
+func (u *unit[T]) reset(mem [2][]T) {
+	st := kron.State[T]{Meta: new(kron.Meta)}
+	attach(&st, u.slots, mem)
+	u.block.Reset(&st)
+}
+
+func (r *Runtime[T]) newAux(live []param.Param[T], rest []int) error {
 	var params []param.Param[T]
 	for _, i := range rest {
 		params = append(params, live[i])
 	}
 	o := r.opts.aux(nil)
-	o.Engine = r.eng
+	o.Engine, o.Lent = r.eng, r.store != nil
 	r.aux = optim.NewAdamW(params, o)
+	if r.store == nil {
+		return nil
+	}
+	for _, p := range params {
+		m, err := r.store.newParcel(p.Name, [2]int{0, 2 * len(p.Value)}, func([2][]T) {}) // zero is right
+		if err != nil {
+			return err
+		}
+		r.moments = append(r.moments, m)
+	}
+	return nil
 }
 
 // newWorkers makes the workers and divides the blocks among them.
@@ -315,6 +372,11 @@ func (r *Runtime[T]) Close() {
 		}
 	}
 	r.workers, r.wide = nil, nil
+	if r.store != nil {
+		if err := r.store.close(); err != nil {
+			r.store.opts.Logger.Warn("asteria: memory of the tiers was not given back", "err", err)
+		}
+	}
 }
 
 // Step applies one update at learning rate lr from the gradients as they are;
@@ -333,13 +395,36 @@ func (r *Runtime[T]) Step(step int64, lr float64) error {
 	if r.shadow != nil {
 		r.shadow.stepEnds()
 	}
-	if err := r.aux.Step(step, lr*or(r.opts.AuxLR, 1)); err != nil {
-		return err
+	if err := r.auxStep(step, lr*or(r.opts.AuxLR, 1)); err != nil {
+		return fmt.Errorf("asteria: step %d: %w", step, err)
+	}
+	if r.store != nil {
+		r.store.stepEnds()
 	}
 	for _, u := range r.units {
 		if u.err != nil {
 			return fmt.Errorf("asteria: step %d: %w", step, u.err)
 		}
+	}
+	return nil
+}
+
+// auxStep updates the parameters of AdamW.
+func (r *Runtime[T]) auxStep(step int64, lr float64) error {
+	if r.store == nil {
+		return r.aux.Step(step, lr)
+	}
+	r.aux.Begin(lr, 1)
+	h := &r.store.single
+	for i, p := range r.moments {
+		h.begin(p.ids)
+		if err := r.store.acquire(h, p); err != nil {
+			return err
+		}
+		mem := r.store.views(h, p)[1]
+		n := r.aux.Len(i)
+		r.aux.StepParam(i, mem[:n], mem[n:2*n])
+		h.lease.Release(true)
 	}
 	return nil
 }
@@ -356,10 +441,27 @@ func (q *queued[T]) Do(chunk, worker int) {
 
 func (r *Runtime[T]) stepUnit(w *worker[T], u *unit[T]) {
 	if r.shadow != nil {
-		r.shadowStep(w, u, r.lr)
+		u.err = r.shadowStep(w, u, r.lr)
 		return
 	}
-	w.step(u, r.lr)
+	if r.store == nil {
+		w.step(u, r.lr)
+		return
+	}
+	w.holder.begin(u.parcel.ids)
+	if u.err = r.lease(w, u); u.err == nil {
+		w.step(u, r.lr)
+		w.holder.lease.Release(true)
+	}
+}
+
+// lease acquires the group that w's holder names and binds u's state to it.
+func (r *Runtime[T]) lease(w *worker[T], u *unit[T]) error {
+	if err := r.store.acquire(&w.holder, u.parcel); err != nil {
+		return err
+	}
+	attach(u.state, u.slots, r.store.views(&w.holder, u.parcel))
+	return nil
 }
 
 // step runs one block's step with the refresh inside it.
@@ -387,16 +489,28 @@ func (r *Runtime[T]) Check() error {
 }
 
 // Sections lists all state in place: block by block in the order of names, then
-// the AdamW part.
+// the AdamW part. With [Options.Tiers] all but counters are held, see [param.Held].
 func (r *Runtime[T]) Sections() []param.Section {
 	var out []param.Section
-	for _, u := range r.units {
-		for _, s := range u.block.Layout().Sections {
-			out = append(out, section("kron/"+u.block.Name()+"/"+s.Name(), u.state.Section(s)))
+	for i, u := range r.units {
+		prefix := "kron/" + u.block.Name() + "/"
+		for k, s := range u.block.Layout().Sections {
+			if r.store != nil {
+				out = append(out, r.store.section(prefix+s.Name(), i, u.slots[k].object, u.slots[k].at, s.Len))
+				continue
+			}
+			out = append(out, section(prefix+s.Name(), u.state.Section(s)))
 		}
-		out = append(out, param.Section{Name: "kron/" + u.block.Name() + "/meta", I64: u.state.Meta[:]})
+		out = append(out, param.Section{Name: prefix + "meta", I64: u.state.Meta[:]})
 	}
-	return append(out, r.aux.Sections()...)
+	out = append(out, r.aux.Sections()...)
+	for i := range r.moments {
+		n := r.aux.Len(i)
+		for k, name := range r.aux.MomentNames(i) {
+			out = append(out, r.store.section(name, len(r.units)+i, 1, k*n, n))
+		}
+	}
+	return out
 }
 
 func section[T gemm.Float](name string, x []T) param.Section {

@@ -71,15 +71,29 @@ type task[T gemm.Float] struct {
 	asOf   int64
 	record recorder[T] // evidence
 	took   time.Duration
+	tiers  *taskObjects[T] // nil where the job has its own memory
 }
 
-func newTask[T gemm.Float](s *shadow[T], b *kron.Block[T]) *task[T] {
-	return &task[T]{shadow: s, block: b, job: *b.NewJob()}
+func (r *Runtime[T]) newTask(s *shadow[T], u *unit[T]) (*task[T], error) {
+	t := &task[T]{shadow: s, block: u.block}
+	if r.store == nil {
+		t.job = *u.block.NewJob()
+		return t, nil
+	}
+	var err error
+	t.tiers, err = newTaskObjects(r.store, u, &t.job)
+	return t, err
 }
 
 // Run implements [hooks.Job]. Failures of single sides stay in the result, where
 // the adoption counts them.
 func (t *task[T]) Run(ctx context.Context, w *worker[T]) error {
+	if t.tiers != nil {
+		if err := t.tiers.lease(ctx, w, t.block, &t.job); err != nil {
+			return err
+		}
+		defer t.tiers.letGo(w)
+	}
 	start := time.Now()
 	w.record.begin()
 	_ = t.block.Refresh(ctx, w.solve, w.ops, &t.job.Snapshot, &t.job.Result)
@@ -92,6 +106,9 @@ func (t *task[T]) Run(ctx context.Context, w *worker[T]) error {
 
 // Done implements [hooks.Job]. The registry drops what comes too late.
 func (t *task[T]) Done(err error) {
+	if t.tiers != nil && err != nil {
+		t.tiers.failed(errors.Is(err, hooks.ErrAbandoned))
+	}
 	if err != nil {
 		t.shadow.reg.Fail(t.block.Name(), t.asOf, err)
 		return
@@ -117,7 +134,10 @@ func (r *Runtime[T]) newShadow() error {
 	names := make([]string, len(r.units))
 	for i, u := range r.units {
 		names[i] = u.block.Name()
-		u.task = newTask(s, u.block)
+		var err error
+		if u.task, err = r.newTask(s, u); err != nil {
+			return err
+		}
 		u.perm = make([][]int64, u.block.Modes())
 		for k, p := range u.task.job.Result.Perm[:u.block.Modes()] {
 			u.perm[k] = make([]int64, len(p))
@@ -179,68 +199,121 @@ func (s *shadow[T]) noteWait(name string, block int, done bool) {
 	}
 }
 
+// point is what one adoption point is to do, as far as it is known before the step
+// begins: what may have to wait has been waited for.
+type point struct {
+	now    int64
+	landed bool  // the refresh in flight has ended
+	cause  error // it failed
+	late   error // the barrier ended without it
+	flying bool  // it is still in flight
+	due    bool  // a refresh is due
+	inside bool  // it may have to run within the step
+	launch bool  // it is to be handed to the workers, once the step is over
+}
+
+// installs reports whether the point takes a result into use.
+func (p *point) installs() bool { return p.landed && p.cause == nil }
+
 // shadowStep runs one block's step with late adoption.
-func (r *Runtime[T]) shadowStep(w *worker[T], u *unit[T], lr float64) {
+func (r *Runtime[T]) shadowStep(w *worker[T], u *unit[T], lr float64) error {
+	p := r.await(u)
+	if p.cause != nil && isStateError(p.cause) {
+		return p.cause // no refresh failed: what it works on is lost
+	}
+	if r.store != nil {
+		if err := r.leasePoint(w, u, &p); err != nil {
+			return err
+		}
+	}
 	b := u.block
 	b.Begin(u.state, u.param, u.grad, lr, w.ops, w.scratch)
-	err := r.adoptionPoint(w, u)
+	err := r.adoptionPoint(w, u, &p)
 	b.Finish(u.state, u.param, u.grad, lr, w.ops, w.scratch)
 	if sync := w.ops.Sync(); err == nil {
 		err = sync
 	}
-	u.err = err
-}
-
-// adoptionPoint is the block's one adoption point of this step: see Note: the
-// adoption point.
-func (r *Runtime[T]) adoptionPoint(w *worker[T], u *unit[T]) error {
-	now := u.state.Meta.Calls()
-	err := r.adopt(w, u, now)
-	if u.block.Due(u.state.Meta) {
-		err = errors.Join(err, r.refresh(w, u, now))
+	if r.store != nil {
+		r.leavePoint(w, u, &p)
+	}
+	if p.launch {
+		err = errors.Join(err, r.launch(u, p.now))
 	}
 	return err
 }
 
-// adopt resolves the refresh in flight if this step must.
-func (r *Runtime[T]) adopt(w *worker[T], u *unit[T], now int64) error {
-	s, name := r.shadow, u.block.Name()
-	p, flying := s.reg.Pending(name)
-	if !flying {
-		return nil
-	}
-	if now >= p.AdoptAt {
-		s.pace.need(u.task)
-	}
-	_, _, err := s.reg.Adopt(context.Background(), name, now)
-	if _, flying := s.reg.Pending(name); flying {
-		return err // nil: not its turn yet
-	}
-	t := u.task
-	if errors.Is(err, hooks.ErrAbandoned) {
-		u.task = newTask(s, u.block)
-	} else {
-		t.record.end(&u.health)
-		t.record.begin()
-		u.cost.Store(int64(t.took))
-	}
-	if err == nil && s.failed[replayKey{u.index, now}] {
-		err = ErrReplayed
-	}
-	if err != nil {
-		return u.block.Fail(u.state, 0, fmt.Errorf("asteria: block %s: refresh of step %d: %w", name, t.asOf, err))
-	}
-	return u.block.Install(u.state, &t.job.Result, w.ops, w.scratch)
+func isStateError(err error) bool {
+	var e *StateError
+	return errors.As(err, &e)
 }
 
-// refresh takes the snapshot that is due and has it refreshed, now or beside
-// training.
-func (r *Runtime[T]) refresh(w *worker[T], u *unit[T], now int64) error {
+// await resolves the refresh in flight if this step must, waiting for it if it is
+// late. It comes before the step, which holds memory that the refresh may need:
+// nothing before the adoption point depends on it.
+func (r *Runtime[T]) await(u *unit[T]) point {
+	s, name := r.shadow, u.block.Name()
+	p := point{now: u.state.Meta.Calls() + 1, due: u.block.DueNext(u.state.Meta)}
+	p.inside = p.due && r.inside(u, p.now)
+	f, flying := s.reg.Pending(name)
+	if !flying {
+		return p
+	}
+	if p.now >= f.AdoptAt {
+		s.pace.need(u.task)
+	}
+	_, _, err := s.reg.Adopt(context.Background(), name, p.now)
+	if _, p.flying = s.reg.Pending(name); p.flying {
+		p.late = err // nil: not its turn yet
+		return p
+	}
+	p.landed, p.cause = true, err
+	if err == nil && s.failed[replayKey{u.index, p.now}] {
+		p.cause = ErrReplayed
+	}
+	if errors.Is(err, hooks.ErrAbandoned) {
+		t, terr := r.newTask(s, u)
+		if terr != nil {
+			p.cause = &StateError{Block: name, Err: terr}
+			return p
+		}
+		t.asOf, u.task = u.task.asOf, t
+		return p
+	}
+	u.task.record.end(&u.health)
+	u.task.record.begin()
+	u.cost.Store(int64(u.task.took))
+	return p
+}
+
+// adoptionPoint is the block's one adoption point of this step: see Note: the
+// adoption point.
+func (r *Runtime[T]) adoptionPoint(w *worker[T], u *unit[T], p *point) error {
+	err := r.adopt(w, u, p)
+	if p.due {
+		err = errors.Join(err, r.refresh(w, u, p))
+	}
+	return err
+}
+
+// adopt takes the refresh that has landed into use, or counts its failure.
+func (r *Runtime[T]) adopt(w *worker[T], u *unit[T], p *point) error {
+	switch {
+	case !p.landed:
+		return p.late
+	case p.cause != nil:
+		return u.block.Fail(u.state, 0, fmt.Errorf("asteria: block %s: refresh of step %d: %w", u.block.Name(), u.task.asOf, p.cause))
+	}
+	return u.block.Install(u.state, &u.task.job.Result, w.ops, w.scratch)
+}
+
+// refresh takes the snapshot that is due and has it refreshed, now or, once the
+// step is over, beside training.
+func (r *Runtime[T]) refresh(w *worker[T], u *unit[T], p *point) error {
 	s, t := r.shadow, u.task
-	if _, flying := s.reg.Pending(u.block.Name()); flying {
+	if p.flying {
 		// The registry counts it as coalesced; a newer snapshot is taken when
 		// this one has been adopted.
-		if err := s.reg.Due(u.block.Name(), now, now+s.lag); !errors.Is(err, coherreg.ErrInFlight) {
+		if err := s.reg.Due(u.block.Name(), p.now, p.now+s.lag); !errors.Is(err, coherreg.ErrInFlight) {
 			return err
 		}
 		return nil
@@ -251,14 +324,22 @@ func (r *Runtime[T]) refresh(w *worker[T], u *unit[T], now int64) error {
 	if err := u.block.Snapshot(u.state, &t.job.Snapshot); err != nil {
 		return u.block.Fail(u.state, 0, err)
 	}
-	t.asOf = now
-	if r.inside(u, now) {
+	t.asOf = p.now
+	if p.inside && r.inside(u, p.now) {
 		return r.refreshInside(w, u)
 	}
+	p.launch = true
+	return nil
+}
+
+// launch hands the snapshot that the step took to the workers. The step's memory
+// has been let go.
+func (r *Runtime[T]) launch(u *unit[T], now int64) error {
+	s := r.shadow
 	if err := s.reg.Due(u.block.Name(), now, now+s.lag); err != nil {
 		return err
 	}
-	s.pace.add(t, s.paced())
+	s.pace.add(u.task, s.paced())
 	return nil
 }
 

@@ -180,11 +180,10 @@ func move(t *testing.T, r *Runtime[float32], params []param.Param[float32], thre
 		t.Fatalf("%d sections, want %d", len(to), len(from))
 	}
 	for i, s := range from {
-		if to[i].Name != s.Name || len(to[i].F32) != len(s.F32) || len(to[i].I64) != len(s.I64) {
+		if to[i].Name != s.Name || len(to[i].I64) != len(s.I64) {
 			t.Fatalf("section %d is %s, want %s", i, to[i].Name, s.Name)
 		}
-		copy(to[i].F32, s.F32)
-		copy(to[i].I64, s.I64)
+		copySection(t, to[i], s)
 	}
 	r.Close()
 	if err := q.Restored(); err != nil {

@@ -251,6 +251,9 @@ func adamw32[T gemm.Float](p, g, m, v []T, s *adamwStep, wd, eps float64) {
 	}
 }
 
+// Len is the number of elements of parameter i.
+func (a *AdamW[T]) Len(i int) int { return len(a.params[i].Value) }
+
 // Updates reports how many updates were applied.
 func (a *AdamW[T]) Updates() int64 { return a.count[0] }
 
