@@ -10,8 +10,8 @@ require (
 	github.com/asteria-runtime/asteria/kron v0.1.0
 	github.com/asteria-runtime/asteria/nvmepage v0.1.0
 	github.com/asteria-runtime/asteria/tierctl v0.1.0
-	github.com/ebitengine/purego v0.11.3
 	github.com/asteria-runtime/asteria/uvm v0.1.0
+	github.com/ebitengine/purego v0.11.3
 	github.com/goccy/go-yaml v1.19.2
 	github.com/google/go-cmp v0.7.0
 	github.com/klauspost/compress v1.20.4
