@@ -199,17 +199,19 @@ type Runtime struct {
 	Replay     string        `yaml:"replay" doc:"adoption log to replay (asteria)"`
 }
 
-// Tiers limits the memory of the optimizer's state. 0 = no limit.
+// Tiers places the state of a second-order method. Device and Host together bound
+// what of it is in RAM; what does not fit goes to NVMe, or refuses the run. Without
+// any of the keys all of it stays in RAM. Placement never changes a result.
 type Tiers struct {
-	Device Size `yaml:"device" range:"[0,inf)" doc:"limit of the optimizer's state in memory, such as 4GiB, 0 = none; a plan above it is refused"`
-	Host   Size `yaml:"host" range:"[0,inf)" doc:"limit of host memory, 0 = none"`
+	Device Size `yaml:"device" range:"[0,inf)" doc:"bytes for the factors, such as 4GiB; on a machine without a GPU a part of RAM like tiers.host, 0 = none"`
+	Host   Size `yaml:"host" range:"[0,inf)" doc:"bytes of RAM for the rest of the optimizer's state, 0 = none beside tiers.device, no limit without it"`
 	NVMe   NVMe `yaml:"nvme" doc:"tier on disk"`
 }
 
 // NVMe is the tier on disk.
 type NVMe struct {
-	Path string `yaml:"path" doc:"folder of the tier, empty = no such tier"`
-	Size Size   `yaml:"size" range:"[0,inf)" doc:"limit of the tier"`
+	Path string `yaml:"path" doc:"existing folder for what does not fit in RAM, empty = no such tier"`
+	Size Size   `yaml:"size" range:"[0,inf)" doc:"limit of the tier, 0 = the drive's"`
 }
 
 // Parallel describes data-parallel ranks.

@@ -91,8 +91,12 @@ func TestAMistakeIsOneLineThatNamesKeyPlaceValueAndWhatIsAllowed(t *testing.T) {
 			`override "optimizer.one_sided_embeddings=true": optimizer.one_sided_embeddings: needs optimizer.name soap or eigen-shampoo, not adamw`},
 		{"ranks of a later version", base, "parallel.ranks=4",
 			`override "parallel.ranks=4": parallel.ranks: 4 ranks are not available in this version; allowed: 1`},
-		{"a tier of a later version", base, "tiers.nvme.path=/nvme",
-			`override "tiers.nvme.path=/nvme": tiers.nvme.path: the NVMe tier is not available in this version; leave it empty`},
+		{"NVMe below memory without a limit", base + "optimizer: {name: soap}\n", "tiers.nvme.path=/nvme",
+			`override "tiers.nvme.path=/nvme": tiers.nvme.path: "/nvme" would never be used: without a limit in tiers.host or tiers.device everything stays in RAM`},
+		{"a size of NVMe without a place", base + "optimizer: {name: soap}\ntiers: {host: 1GiB, nvme: {size: 2KiB}}\n", "",
+			`f.yaml:5: tiers.nvme.size: 2048 bytes of no tier; set tiers.nvme.path`},
+		{"NVMe for a method that is not placed", base + "tiers: {host: 1GiB}\n", "tiers.nvme.path=/nvme",
+			`override "tiers.nvme.path=/nvme": tiers.nvme.path: "/nvme" needs a second-order optimizer.name (shampoo, soap, kl-shampoo, kl-soap, eigen-shampoo), not adamw`},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			var overrides []string

@@ -29,7 +29,7 @@ func (o *Optimizer) DecayRule() optim.DecayRule {
 // AsteriaOptions are the options of the runtime for a second-order method.
 func (c *Config) AsteriaOptions() (asteria.Options, error) {
 	o, err := c.Optimizer.options()
-	o.MemoryLimit = int64(c.Tiers.Device)
+	o.Tiers = c.tiers()
 	o.Mode, o.Async = c.async()
 	return o, err
 }

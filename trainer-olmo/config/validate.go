@@ -40,6 +40,7 @@ func (v *validator) config(c *Config) {
 	v.scheduler(&c.Scheduler, &c.Optimizer)
 	v.optimizer(&c.Optimizer)
 	v.runtime(c)
+	v.tiers(c)
 	v.notYet(c)
 	v.fail(c.SaveFolder == "", "save_folder", "is empty; set the run folder")
 	f := c.Data.InstanceFilter
@@ -131,9 +132,6 @@ func (v *validator) scheduler(s *Scheduler, o *Optimizer) {
 
 // notYet refuses values whose code does not exist yet, rather than ignore them.
 func (v *validator) notYet(c *Config) {
-	v.fail(c.Tiers.NVMe.Path != "", "tiers.nvme.path", "the NVMe tier is not available in this version; leave it empty")
-	v.fail(c.Tiers.NVMe.Size != 0, "tiers.nvme.size", "the NVMe tier is not available in this version; leave it 0")
-	v.fail(c.Tiers.Host != 0, "tiers.host", "the host tier is not available in this version; leave it 0 and set tiers.device")
 	v.fail(c.Parallel.Ranks > 1, "parallel.ranks", "%d ranks are not available in this version; allowed: 1", c.Parallel.Ranks)
 }
 

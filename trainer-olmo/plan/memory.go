@@ -1,7 +1,6 @@
 package plan
 
 import (
-	"errors"
 	"fmt"
 
 	"github.com/asteria-runtime/asteria/trainer-olmo/asteria"
@@ -82,7 +81,7 @@ func programBytes(rest int64) int64 { return 12<<20 + rest/200 }
 // a checkpoint holds of it.
 func (p *Plan) optimizerMemory(c *config.Config) (int64, error) {
 	if !c.Optimizer.SecondOrder() {
-		return p.firstOrder(c), nil
+		return p.firstOrder(c)
 	}
 	o, err := c.AsteriaOptions()
 	if err != nil {
@@ -93,6 +92,13 @@ func (p *Plan) optimizerMemory(c *config.Config) (int64, error) {
 		return 0, err
 	}
 	p.tensors(a)
+	away := map[string]int64{}
+	if o.Tiers != nil {
+		if err := p.checkTiers(c, a); err != nil {
+			return 0, err
+		}
+		away = p.place(c, a)
+	}
 	persistent := int64(0)
 	for _, class := range []struct {
 		key, name, what string
@@ -110,35 +116,53 @@ func (p *Plan) optimizerMemory(c *config.Config) (int64, error) {
 		if class.kept {
 			persistent += n
 		}
-		p.add(class.name, n, class.what, class.key == asteria.ClassSolver)
+		p.addPlaced(class.name, n, away[class.key], class.what, class.key == asteria.ClassSolver)
 	}
-	p.jobs(a)
+	p.jobs(a, away[asteria.ClassJobs])
+	if o.Tiers != nil { // a save streams it object by object, without a copy
+		persistent = 0
+	}
 	return persistent + a.Pending, a.Check(o.MemoryLimit)
+}
+
+// addPlaced adds the part of a class that is in RAM and tells how much is not.
+func (p *Plan) addPlaced(class string, bytes, away int64, what string, estimate bool) {
+	if away > 0 {
+		what += ", " + Size(away) + " more on NVMe"
+	}
+	p.add(class, bytes-away, what, estimate)
 }
 
 // jobs adds the refreshes in flight. A result that was adopted leaves its memory
 // to the next one of its block: that is the block's spare slot.
-func (p *Plan) jobs(a asteria.Plan) {
-	jobs := a.Class(asteria.ClassJobs)
+func (p *Plan) jobs(a asteria.Plan, away int64) {
+	jobs := a.Class(asteria.ClassJobs) - away
 	if a.Pending == 0 {
 		p.add("refresh jobs", jobs, "snapshot and result of the workers' refreshes", false)
 		return
 	}
-	p.add("snapshots in flight", jobs-a.Pending, "statistics that refreshes beside training work on", false)
-	p.add("spare slots", a.Pending, "results of these refreshes until they are adopted", false)
+	results := min(a.Pending, jobs)
+	p.add("snapshots in flight", jobs-results, "statistics that refreshes beside training work on", false)
+	p.addPlaced("spare slots", results+away, away, "results of these refreshes until they are adopted", false)
 }
 
-// firstOrder adds the moments of a method without factors.
-func (p *Plan) firstOrder(c *config.Config) int64 {
+// firstOrder adds the moments of a method without factors. They stay in RAM, which
+// the tiers' budget bounds for them, too.
+func (p *Plan) firstOrder(c *config.Config) (int64, error) {
 	moments, what := int64(2), "first and second"
 	if c.Optimizer.Name == "lionw" {
 		moments, what = 1, "first"
 	}
 	p.add("optimizer moments", moments*p.Parameters*elem, what, false)
 	for _, t := range p.Model.Shapes() {
-		p.Tensors = append(p.Tensors, Tensor{t.Name, t.Shape, c.Optimizer.Name, 0, 2 * elem * t.Len(), moments * elem * t.Len()})
+		p.Tensors = append(p.Tensors, Tensor{Name: t.Name, Shape: t.Shape, Method: c.Optimizer.Name, Param: 2 * elem * t.Len(), State: moments * elem * t.Len()})
 	}
-	return moments * p.Parameters * elem
+	state := moments * p.Parameters * elem
+	if ram := c.RAMBudget(); ram > 0 && state > ram {
+		return 0, fmt.Errorf("%w: the moments of %s need %s, tiers.device %s + tiers.host %s allow %s, %s too few; raise a limit: only a second-order optimizer.name can use tiers.nvme",
+			ErrOverBudget, c.Optimizer.Name, Size(state), Size(int64(c.Tiers.Device)), Size(int64(c.Tiers.Host)), Size(ram), Size(state-ram))
+	}
+	return state, nil
 }
 
 // Total is the sum over all classes.
@@ -149,9 +173,6 @@ func (p *Plan) Total() int64 {
 	}
 	return n
 }
-
-// ErrOverBudget is wrapped by [Plan.Check].
-var ErrOverBudget = errors.New("plan: over budget")
 
 // Check refuses a plan that needs more than limit bytes and shows the
 // arithmetic. A limit of 0 is none.
@@ -173,4 +194,4 @@ func (p *Plan) Check(limit int64) error {
 // it, for [runtime/debug.SetMemoryLimit]. The collector then runs when garbage
 // would exceed what the plan allows, and not as rarely as the size of the state
 // would make it.
-func (p *Plan) HeapLimit() int64 { return p.Total() }
+func (p *Plan) HeapLimit() int64 { return p.Total() - p.offHeap }

@@ -31,8 +31,11 @@ type Plan struct {
 
 	Optimizer string
 	Memory    []Bytes
-	Tensors   []Tensor
-	Notes     []string
+	// Tiers is the state of the optimizer by tier, nil where no tiers are configured.
+	Tiers   []Tier
+	offHeap int64 // of Memory, bytes that the Go heap does not hold
+	Tensors []Tensor
+	Notes   []string
 }
 
 // Tensor is the persistent memory of one parameter: itself, its gradient, and
@@ -43,7 +46,10 @@ type Tensor struct {
 	Method string // what updates it
 	Blocks int    // blocks that it is cut into, 0 without factors
 	Param  int64  // bytes of value and gradient
-	State  int64  // bytes of moments, factors, roots, counters
+	State  int64  // bytes of moments, factors, roots, counters, refreshes in flight
+	// Tiers are the bytes of State by tier: device, host, nvme. Nothing where no
+	// tiers are configured.
+	Tiers [tiers]int64
 }
 
 // Rate is the learning rate at one step.
@@ -195,7 +201,7 @@ func (p *Plan) tensors(a asteria.Plan) {
 	}
 	for _, t := range p.Model.Shapes() {
 		l := byName[t.Name]
-		p.Tensors = append(p.Tensors, Tensor{t.Name, t.Shape, l.Method, l.Blocks, 2 * elem * t.Len(), l.Total()})
+		p.Tensors = append(p.Tensors, Tensor{Name: t.Name, Shape: t.Shape, Method: l.Method, Blocks: l.Blocks, Param: 2 * elem * t.Len(), State: l.Total()})
 	}
 }
 

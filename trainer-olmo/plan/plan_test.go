@@ -218,13 +218,6 @@ func TestOverBudgetIsRefusedWithTheArithmetic(t *testing.T) {
 	if !errors.Is(err, ErrOverBudget) || !strings.Contains(err.Error(), "weights 102.01 MiB + gradients 102.01 MiB + ") {
 		t.Errorf("got %v", err)
 	}
-	c, err := config.Parse("f.yaml", []byte(base), []string{"optimizer.name=soap", "tiers.device=1MiB"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := New(c); err == nil || !strings.Contains(err.Error(), "the limit is 1048576") {
-		t.Errorf("over tiers.device: %v", err)
-	}
 }
 
 func TestNumbersForPeople(t *testing.T) {

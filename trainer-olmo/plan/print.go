@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/asteria-runtime/asteria/trainer-olmo/asteria"
 	"github.com/asteria-runtime/asteria/trainer-olmo/model"
 )
 
@@ -87,6 +88,22 @@ func (p *Plan) writeMemory(b *strings.Builder) {
 		fmt.Fprintf(b, "%-20s %22s %12s  %s%s\n", m.Class, Group(m.Bytes), Size(m.Bytes), m.What, about)
 	}
 	fmt.Fprintf(b, "%-20s %22s %12s\n", "total", Group(p.Total()), Size(p.Total()))
+	p.writeTiers(b)
+}
+
+// writeTiers prints where the optimizer's state lies, in runs that place it.
+func (p *Plan) writeTiers(b *strings.Builder) {
+	if len(p.Tiers) == 0 {
+		return
+	}
+	fmt.Fprintf(b, "\n%-20s %22s %12s\n", "optimizer's state", "bytes", "")
+	for _, t := range p.Tiers {
+		limit := "no limit"
+		if t.Capacity > 0 {
+			limit = "of " + Size(t.Capacity)
+		}
+		fmt.Fprintf(b, "%-20s %22s %12s  %s\n", t.Name, Group(t.Bytes), Size(t.Bytes), limit)
+	}
 }
 
 // WriteTensors prints the persistent bytes of every parameter.
@@ -96,12 +113,26 @@ func (p *Plan) WriteTensors(w io.Writer) error {
 		width = max(width, len(t.Name))
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "%-*s  %-16s %-13s %6s %22s %20s\n", width, "parameter", "shape", "updated by", "blocks", "value + gradient", "optimizer")
+	fmt.Fprintf(&b, "%-*s  %-16s %-13s %6s %22s %20s%s\n", width, "parameter", "shape", "updated by", "blocks", "value + gradient", "optimizer", p.tierColumns())
 	for _, t := range p.Tensors {
-		fmt.Fprintf(&b, "%-*s  %-16s %-13s %6d %22s %20s\n", width, t.Name, fmt.Sprint(t.Shape), t.Method, t.Blocks, Group(t.Param), Group(t.State))
+		fmt.Fprintf(&b, "%-*s  %-16s %-13s %6d %22s %20s", width, t.Name, fmt.Sprint(t.Shape), t.Method, t.Blocks, Group(t.Param), Group(t.State))
+		if len(p.Tiers) > 0 {
+			for _, n := range t.Tiers {
+				fmt.Fprintf(&b, " %16s", Group(n))
+			}
+		}
+		b.WriteByte('\n')
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
+}
+
+// tierColumns heads the bytes by tier, in runs that place the state.
+func (p *Plan) tierColumns() string {
+	if len(p.Tiers) == 0 {
+		return ""
+	}
+	return fmt.Sprintf(" %16s %16s %16s", asteria.TierDevice, asteria.TierHost, asteria.TierNVMe)
 }
 
 // Presets prints the parameter counts of all published sizes.
