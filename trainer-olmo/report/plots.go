@@ -45,6 +45,7 @@ type line struct {
 	points plotter.XYs
 	faint  bool // drawn thin behind the others, without a label
 	dots   bool // points are marked
+	dashes []vg.Length
 }
 
 // Figures draws every picture for which the runs have data.
@@ -61,6 +62,8 @@ func Figures(runs []*Run) ([]Figure, error) {
 		{"steptime.png", "Time of each step", "The first step of a process is left out.", "step", "ms", false, stepTime},
 		{"lr.png", "Learning rate", "", "step", "learning rate", false, metric(MetricLR)},
 		{"gradnorm.png", "Gradient norm", "Before clipping.", "step", "L2 norm", true, metric(MetricGradNorm)},
+		{"ages.png", "Age of the roots and bases in use", "Steps since the statistics of the oldest one.", "step", "steps", false, metric(MetricAge)},
+		{"tiers.png", "Optimizer state by memory tier", "Full: device. Dashed: host. Dotted: NVMe.", "step", "MiB", false, tierBytes},
 		{"throughput.png", "Throughput", "Tokens per second of each step.", "step", "tokens/s", false, throughput},
 	} {
 		var lines []line
@@ -155,6 +158,29 @@ func throughput(r *Run, c color.RGBA) []line {
 	return smoothed(r.Name, c, xys(r.Warm(MetricTPS), nil))
 }
 
+// tierStyles tell the tiers of a run apart: they have its colour.
+var tierStyles = []struct {
+	name   string
+	dashes []vg.Length
+}{
+	{"device", nil}, {"host", []vg.Length{vg.Points(6), vg.Points(3)}}, {"nvme", []vg.Length{vg.Points(1.5), vg.Points(2.5)}},
+}
+
+// tierBytes is a line for each tier that the run has.
+func tierBytes(r *Run, c color.RGBA) []line {
+	var out []line
+	for _, tier := range tierStyles {
+		p := xys(r.Metric("tier/"+tier.name+"/bytes"), nil)
+		for i := range p {
+			p[i].Y /= 1 << 20
+		}
+		if len(p) > 0 {
+			out = append(out, line{label: r.Name + ", " + tier.name, color: c, points: p, dashes: tier.dashes})
+		}
+	}
+	return out
+}
+
 func metric(name string) func(*Run, color.RGBA) []line {
 	return func(r *Run, c color.RGBA) []line {
 		return []line{{label: r.Name, color: c, points: xys(r.Metric(name), nil)}}
@@ -246,7 +272,7 @@ func margin(lo, hi float64, log bool, n int) (float64, float64) {
 
 func addLine(p *plot.Plot, l line) error {
 	drawn := &curve{XYs: thin(l.points), LineStyle: plotter.DefaultLineStyle}
-	drawn.Color, drawn.Width = l.color, vg.Points(1.4)
+	drawn.Color, drawn.Width, drawn.Dashes = l.color, vg.Points(1.4), l.dashes
 	if l.faint {
 		pale := l.color
 		drawn.Color, drawn.Width = color.NRGBA{pale.R, pale.G, pale.B, 0x48}, vg.Points(0.6)

@@ -33,6 +33,7 @@ func fake(t testing.TB, name string, n int, rate float64, seed uint64) string {
 		m := map[string]any{
 			"step": step, MetricLoss: loss, MetricStepTime: dt, MetricTPS: 4096 / dt, MetricGradNorm: math.Exp(rnd.NormFloat64() / 3),
 			MetricLR: 1e-3 * (1 + math.Cos(math.Pi*float64(step)/float64(n))) / 2, "note": "text is ignored",
+			MetricAge: float64(step % 15), "tier/host/bytes": 3e8, "tier/nvme/bytes": 1e8 * float64(step%3),
 		}
 		if step%25 == 0 || step == n {
 			m["eval/lm/held-out/CE loss"] = loss + 0.1
@@ -86,8 +87,8 @@ func TestAReportHoldsItsPicturesAndNeedsNoNetwork(t *testing.T) {
 		t.Errorf("the page refers to %q", m)
 	}
 	pictures, _ := filepath.Glob(filepath.Join(out, "*.png"))
-	if len(pictures) != 8 || strings.Count(string(page), "data:image/png;base64,") != len(pictures) {
-		t.Errorf("%d pictures beside the page, %d inside it, want 8", len(pictures), strings.Count(string(page), "data:image/png"))
+	if len(pictures) != 10 || strings.Count(string(page), "data:image/png;base64,") != len(pictures) {
+		t.Errorf("%d pictures beside the page, %d inside it, want 10", len(pictures), strings.Count(string(page), "data:image/png"))
 	}
 	for _, p := range pictures {
 		checkPicture(t, p)

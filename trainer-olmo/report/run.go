@@ -22,6 +22,7 @@ const (
 	MetricTokens   = "throughput/total tokens"
 	MetricStepTime = "time/step (s)"
 	MetricSkipped  = "optim/step skipped"
+	MetricAge      = "asteria/adopted age max"
 	// MetricFirst is 1 in the first step of each process, whose time includes
 	// allocation and cold caches.
 	MetricFirst = "time/first step of a process"

@@ -19,6 +19,8 @@ type gauges struct {
 	status *os.File // /proc/self/status, nil where there is none
 	buf    [4096]byte
 	peak   int64 // most anonymous bytes at the end of a step
+
+	tiers *tierGauge
 }
 
 // mEnergy and mEnergyTotal are the metrics of the domains: joules of a step, and

@@ -200,6 +200,7 @@ func (r *run[T]) recordSpeed(st *stepStats, seconds float64, first bool) {
 	}
 	r.recordBlocks()
 	r.gauges.record(m)
+	r.gauges.tiers.record(m, r.stepper.opt)
 }
 
 // recordBlocks writes the totals over the blocks of a second-order method.

@@ -200,6 +200,7 @@ func (r *run[T]) openFolder() (err error) {
 		return err
 	}
 	r.gauges = openGauges(r.opts.Energy, r.metrics.energy)
+	r.gauges.tiers = newTierGauge(r.stepper.opt)
 	if len(r.pending()) > 0 {
 		pos := &r.stepper.pos
 		if r.adoptions, err = openAdoptions(folder, pos.Step-pos.Skipped-pos.NonFinite); err != nil {

@@ -1,0 +1,192 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// sampleEvery is the time between two looks at a run's memory: the peaks last for
+// whole steps.
+const sampleEvery = 5 * time.Millisecond
+
+// memoryRun is a run whose memory is measured.
+type memoryRun struct {
+	name string
+	set  []string
+	// resume says that a second process continues the run, whose memory counts too.
+	resume bool
+}
+
+// largeState makes an optimizer's state of more than 1 GiB in matrices of moderate
+// size, so that a step takes about a second.
+var largeState = []string{
+	"model.d_model=512", "model.n_layers=12", "model.n_heads=8", "model.hidden_size=1408",
+	"train.steps=4", "checkpoint.interval=2", "optimizer.precondition_frequency=2",
+}
+
+// wideState has few large matrices, some of which Shampoo cuts.
+var wideState = []string{
+	"model.d_model=1024", "model.n_layers=5", "model.n_heads=8", "model.hidden_size=2816",
+	"train.steps=4", "checkpoint.interval=2", "optimizer.precondition_frequency=2",
+}
+
+// wordyState is mostly embeddings: AdamW needs many parameters for 1 GiB.
+var wordyState = []string{
+	"model.d_model=1024", "model.n_layers=6", "model.n_heads=8", "model.hidden_size=2816", "model.vocab_size=32768",
+	"train.steps=4", "checkpoint.interval=2",
+}
+
+var asteriaMode = []string{"runtime.mode=asteria", "runtime.workers=1", "runtime.lag_start=2", "train.threads=1"}
+
+func with(parts ...[]string) []string {
+	var out []string
+	for _, p := range parts {
+		out = append(out, p...)
+	}
+	return out
+}
+
+// memoryRuns cover the methods, both modes, and where the state lies.
+func memoryRuns(drive string) []memoryRun {
+	return []memoryRun{
+		{"adamw", with(wordyState, []string{"optimizer.name=adamw"}), false},
+		{"soap", with(largeState, []string{"optimizer.name=soap"}), true},
+		{"shampoo", with(largeState, []string{"optimizer.name=shampoo"}), false},
+		{"kl-shampoo wide", with(wideState, []string{"optimizer.name=kl-shampoo"}), false},
+		{"soap beside training", with(largeState, asteriaMode, []string{"optimizer.name=soap"}), true},
+		{"shampoo beside training", with(largeState, asteriaMode, []string{"optimizer.name=shampoo"}), false},
+	}
+}
+
+// The peak of a run's anonymous memory is what plan printed: with a state of 1 GiB
+// or more between 0.95 and 1.02 of it. ASTERIA_LONG=1 runs it; `make memory` does.
+func TestPeakMemoryIsThePlans(t *testing.T) {
+	if os.Getenv("ASTERIA_LONG") == "" {
+		t.Skip("needs ASTERIA_LONG=1: runs of several GiB")
+	}
+	for _, r := range memoryRuns(os.Getenv("ASTERIA_NVME")) {
+		t.Run(r.name, func(t *testing.T) {
+			for i, m := range measure(t, r) {
+				ratio := float64(m.peak) / float64(m.plan)
+				t.Logf("process %d: peak %d bytes, plan %d, ratio %.4f", i+1, m.peak, m.plan, ratio)
+				if ratio < 0.95 || ratio > 1.02 {
+					t.Errorf("process %d: the peak is %.4f of the plan, allowed 0.95 to 1.02\n%s", i+1, ratio, m.text)
+				}
+			}
+		})
+	}
+}
+
+// A small run stays within its plan as well; how far below is a matter of the
+// program itself, which weighs more there.
+func TestASmallRunStaysWithinItsPlan(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts processes")
+	}
+	set := []string{"model.d_model=128", "model.n_layers=4", "model.n_heads=4", "model.hidden_size=352", "optimizer.name=soap", "train.steps=6", "checkpoint.interval=2", "optimizer.precondition_frequency=2"}
+	for i, m := range measure(t, memoryRun{"small", set, true}) {
+		if ratio := float64(m.peak) / float64(m.plan); ratio < 0.7 || ratio > 1.02 {
+			t.Errorf("process %d: peak %d bytes, plan %d, ratio %.3f\n%s", i+1, m.peak, m.plan, ratio, m.text)
+		}
+	}
+}
+
+// measured is the memory of one process.
+type measured struct {
+	peak, plan int64
+	text       string // what plan printed
+}
+
+// measure trains in a process of its own and samples its anonymous memory.
+func measure(t *testing.T, r memoryRun) []measured {
+	t.Helper()
+	if runtime.GOOS != "linux" {
+		t.Skip("reads /proc")
+	}
+	dir := t.TempDir()
+	file := write(t, filepath.Join(dir, "run.yaml"), fmt.Sprintf(`save_folder: %[1]s/run
+data: {paths: [%[1]s/text.txt], cache_folder: %[1]s/cache, sequence_length: 128}
+train: {global_batch_size: 256, threads: 2}
+scheduler: {warmup: 2}
+eval: {interval: 0, tokens: 1024}
+`, dir))
+	write(t, filepath.Join(dir, "text.txt"), strings.Repeat("the quick brown fox jumps over the lazy dog. ", 2000))
+	args := append([]string{file}, r.set...)
+	text := must(t, append([]string{"plan"}, args...)...)
+	out := []measured{{peakOf(t, append([]string{"train"}, args...)), planned(t, text), text}}
+	if r.resume {
+		args = append(args, "train.steps=8")
+		text = must(t, append([]string{"plan"}, args...)...)
+		out = append(out, measured{peakOf(t, append([]string{"train"}, args...)), planned(t, text), text})
+	}
+	return out
+}
+
+// planned reads the total that plan prints.
+func planned(t *testing.T, text string) int64 {
+	t.Helper()
+	for line := range strings.Lines(text) {
+		if f := strings.Fields(line); len(f) > 1 && f[0] == "total" {
+			n, err := strconv.ParseInt(strings.ReplaceAll(f[1], ",", ""), 10, 64)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return n
+		}
+	}
+	t.Fatalf("no total in\n%s", text)
+	return 0
+}
+
+// peakOf runs a command line in a process of its own and returns the most
+// anonymous memory that it had.
+func peakOf(t *testing.T, args []string) (peak int64) {
+	t.Helper()
+	cmd := exec.Command(os.Args[0], args...)
+	cmd.Env = append(os.Environ(), runEnv+"=1", "GOMEMLIMIT=", "GOGC=")
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	tick := time.NewTicker(sampleEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case err := <-ended:
+			if err != nil {
+				t.Fatalf("%v: %v\n%s", args, err, out.String())
+			}
+			return peak
+		case <-tick.C:
+			peak = max(peak, anonymous(cmd.Process.Pid))
+		}
+	}
+}
+
+// anonymous reads RssAnon of a process, 0 when it is gone.
+func anonymous(pid int) int64 {
+	f, err := os.Open(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		return 0
+	}
+	defer f.Close()
+	for s := bufio.NewScanner(f); s.Scan(); {
+		var kb int64
+		if n, _ := fmt.Sscanf(s.Text(), "RssAnon: %d kB", &kb); n == 1 {
+			return kb << 10
+		}
+	}
+	return 0
+}
