@@ -99,7 +99,7 @@ func (rep *report) printHead(w io.Writer) {
 		how = "page cache (direct I/O was refused)"
 	}
 	fmt.Fprintf(w, "%s, alignment %d bytes, %s\n", how, rep.Align, rep.Fio)
-	fmt.Fprintln(w, "MB/s and ratio to fio: medians over the rounds; ours checks and writes a CRC-32C and a header for every block")
+	fmt.Fprintln(w, "MB/s and ratio to fio: medians over the rounds. Both keep depth requests in flight; ours also computes or checks a CRC-32C of every block")
 	fmt.Fprintf(w, "%-9s %-6s %9s %6s %10s %10s %6s\n", "engine", "way", "block", "depth", "ours", "fio", "ratio")
 }
 
