@@ -117,11 +117,13 @@ func pieces(length, size int64, f func(lo, hi int64) error) error {
 
 // readSize is how much of a payload one request reads: a quarter, so that the
 // checksum of a part is taken while the next is on its way, but not less than what
-// a drive needs for its full speed.
+// a drive needs for its full speed. A store of small depth, where parts could not
+// be on their way together, makes fewer.
 func (s *Store) readSize(length int64) int64 {
 	const least = 512 << 10
-	quarter := roundUp((length+3)/4, int64(s.align))
-	return min(max(quarter, roundUp(least, int64(s.align))), int64(s.opts.Chunk))
+	parts := min(int64(s.opts.Depth), 4)
+	size := roundUp((length+parts-1)/parts, int64(s.align))
+	return min(max(size, roundUp(least, int64(s.align))), int64(s.opts.Chunk))
 }
 
 // inPlace reports whether memory can be handed to the drive as it is: whole units of
