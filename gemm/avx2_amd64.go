@@ -292,10 +292,10 @@ func sTileByCol5x16AVX2(t *tile[float32])
 //go:noescape
 func sTileByCol6x16AVX2(t *tile[float32])
 
-// sCopyAVX2 packs depth rows of width elements, padded with zeros.
+// sCopyAVX2 packs count panels of depth rows of width elements, padded with zeros.
 //
 //go:noescape
-func sCopyAVX2(dst *float32, ldd int, src *float32, lds int, depth int, width int, pad int)
+func sCopyAVX2(dst *float32, ldd int, src *float32, lds int, depth, width, pad, count, dstep, sstep int)
 
 // sTurn1AVX2 packs 1 rows of depth elements, transposed.
 //
@@ -522,10 +522,10 @@ func dTileByCol5x8AVX2(t *tile[float64])
 //go:noescape
 func dTileByCol6x8AVX2(t *tile[float64])
 
-// dCopyAVX2 packs depth rows of width elements, padded with zeros.
+// dCopyAVX2 packs count panels of depth rows of width elements, padded with zeros.
 //
 //go:noescape
-func dCopyAVX2(dst *float64, ldd int, src *float64, lds int, depth int, width int, pad int)
+func dCopyAVX2(dst *float64, ldd int, src *float64, lds int, depth, width, pad, count, dstep, sstep int)
 
 // dTurn1AVX2 packs 1 rows of depth elements, transposed.
 //

@@ -6404,9 +6404,9 @@ stored:
 	VZEROUPPER
 	RET
 
-// func sCopyAVX2(dst *byte, ldd int, src *byte, lds int, depth int, width int, pad int)
+// func sCopyAVX2(dst *byte, ldd int, src *byte, lds int, depth int, width int, pad int, count int, dstep int, sstep int)
 // Requires: AVX, MMX+
-TEXT ·sCopyAVX2(SB), NOSPLIT, $0-56
+TEXT ·sCopyAVX2(SB), NOSPLIT, $0-80
 	MOVQ    dst+0(FP), AX
 	MOVQ    ldd+8(FP), CX
 	MOVQ    src+16(FP), DX
@@ -6426,35 +6426,66 @@ TEXT ·sCopyAVX2(SB), NOSPLIT, $0-56
 	SUBQ    DI, R8
 	VMOVUPS 128(R8), Y2
 	VMOVUPS 160(R8), Y3
-	LEAQ    (DX)(BX*8), DI
-	MOVQ    pad+48(FP), R8
-	CMPQ    R8, $0x08
-	JLE     loop1
+	MOVQ    pad+48(FP), DI
+	CMPQ    DI, $0x08
+	JLE     panel1
 
-loop2:
-	VMASKMOVPS (DX), Y0, Y4
-	VMASKMOVPS 32(DX), Y1, Y5
-	PREFETCHT0 (DI)
-	VMASKMOVPS Y4, Y2, (AX)
-	PREFETCHT0 32(DI)
-	VMASKMOVPS Y5, Y3, 32(AX)
-	ADDQ       BX, DX
-	ADDQ       BX, DI
-	ADDQ       CX, AX
-	DECQ       SI
-	JNZ        loop2
+panel2:
+	MOVQ AX, DI
+	MOVQ DX, R8
+	LEAQ (DX)(BX*8), R9
+	MOVQ SI, R10
+
+row2:
+	VMASKMOVPS (R8), Y0, Y4
+	VMASKMOVPS 32(R8), Y1, Y5
+	PREFETCHT0 (R9)
+	VMASKMOVPS Y4, Y2, (DI)
+	PREFETCHT0 32(R9)
+	VMASKMOVPS Y5, Y3, 32(DI)
+	ADDQ       BX, R8
+	ADDQ       BX, R9
+	ADDQ       CX, DI
+	DECQ       R10
+	JNZ        row2
+	MOVQ       dstep+64(FP), DI
+	SHLQ       $0x02, DI
+	ADDQ       DI, AX
+	MOVQ       sstep+72(FP), DI
+	SHLQ       $0x02, DI
+	ADDQ       DI, DX
+	MOVQ       count+56(FP), DI
+	DECQ       DI
+	MOVQ       DI, count+56(FP)
+	JNZ        panel2
 	VZEROUPPER
 	RET
 
-loop1:
-	VMASKMOVPS (DX), Y0, Y4
-	PREFETCHT0 (DI)
-	VMASKMOVPS Y4, Y2, (AX)
-	ADDQ       BX, DX
-	ADDQ       BX, DI
-	ADDQ       CX, AX
-	DECQ       SI
-	JNZ        loop1
+panel1:
+	MOVQ AX, DI
+	MOVQ DX, R8
+	LEAQ (DX)(BX*8), R9
+	MOVQ SI, R10
+
+row1:
+	VMASKMOVPS (R8), Y0, Y4
+	PREFETCHT0 (R9)
+	VMASKMOVPS Y4, Y2, (DI)
+	ADDQ       BX, R8
+	ADDQ       BX, R9
+	ADDQ       CX, DI
+	DECQ       R10
+	JNZ        row1
+	MOVQ       dstep+64(FP), DI
+	SHLQ       $0x02, DI
+	ADDQ       DI, AX
+	MOVQ       sstep+72(FP), DI
+	SHLQ       $0x02, DI
+	ADDQ       DI, DX
+	MOVQ       count+56(FP), DI
+	DECQ       DI
+	MOVQ       DI, count+56(FP)
+	JNZ        panel1
 	VZEROUPPER
 	RET
 
@@ -14371,9 +14402,9 @@ stored:
 	VZEROUPPER
 	RET
 
-// func dCopyAVX2(dst *byte, ldd int, src *byte, lds int, depth int, width int, pad int)
+// func dCopyAVX2(dst *byte, ldd int, src *byte, lds int, depth int, width int, pad int, count int, dstep int, sstep int)
 // Requires: AVX, MMX+
-TEXT ·dCopyAVX2(SB), NOSPLIT, $0-56
+TEXT ·dCopyAVX2(SB), NOSPLIT, $0-80
 	MOVQ    dst+0(FP), AX
 	MOVQ    ldd+8(FP), CX
 	MOVQ    src+16(FP), DX
@@ -14393,35 +14424,66 @@ TEXT ·dCopyAVX2(SB), NOSPLIT, $0-56
 	SUBQ    DI, R8
 	VMOVUPS 128(R8), Y2
 	VMOVUPS 160(R8), Y3
-	LEAQ    (DX)(BX*8), DI
-	MOVQ    pad+48(FP), R8
-	CMPQ    R8, $0x04
-	JLE     loop1
+	MOVQ    pad+48(FP), DI
+	CMPQ    DI, $0x04
+	JLE     panel1
 
-loop2:
-	VMASKMOVPD (DX), Y0, Y4
-	VMASKMOVPD 32(DX), Y1, Y5
-	PREFETCHT0 (DI)
-	VMASKMOVPD Y4, Y2, (AX)
-	PREFETCHT0 32(DI)
-	VMASKMOVPD Y5, Y3, 32(AX)
-	ADDQ       BX, DX
-	ADDQ       BX, DI
-	ADDQ       CX, AX
-	DECQ       SI
-	JNZ        loop2
+panel2:
+	MOVQ AX, DI
+	MOVQ DX, R8
+	LEAQ (DX)(BX*8), R9
+	MOVQ SI, R10
+
+row2:
+	VMASKMOVPD (R8), Y0, Y4
+	VMASKMOVPD 32(R8), Y1, Y5
+	PREFETCHT0 (R9)
+	VMASKMOVPD Y4, Y2, (DI)
+	PREFETCHT0 32(R9)
+	VMASKMOVPD Y5, Y3, 32(DI)
+	ADDQ       BX, R8
+	ADDQ       BX, R9
+	ADDQ       CX, DI
+	DECQ       R10
+	JNZ        row2
+	MOVQ       dstep+64(FP), DI
+	SHLQ       $0x03, DI
+	ADDQ       DI, AX
+	MOVQ       sstep+72(FP), DI
+	SHLQ       $0x03, DI
+	ADDQ       DI, DX
+	MOVQ       count+56(FP), DI
+	DECQ       DI
+	MOVQ       DI, count+56(FP)
+	JNZ        panel2
 	VZEROUPPER
 	RET
 
-loop1:
-	VMASKMOVPD (DX), Y0, Y4
-	PREFETCHT0 (DI)
-	VMASKMOVPD Y4, Y2, (AX)
-	ADDQ       BX, DX
-	ADDQ       BX, DI
-	ADDQ       CX, AX
-	DECQ       SI
-	JNZ        loop1
+panel1:
+	MOVQ AX, DI
+	MOVQ DX, R8
+	LEAQ (DX)(BX*8), R9
+	MOVQ SI, R10
+
+row1:
+	VMASKMOVPD (R8), Y0, Y4
+	PREFETCHT0 (R9)
+	VMASKMOVPD Y4, Y2, (DI)
+	ADDQ       BX, R8
+	ADDQ       BX, R9
+	ADDQ       CX, DI
+	DECQ       R10
+	JNZ        row1
+	MOVQ       dstep+64(FP), DI
+	SHLQ       $0x03, DI
+	ADDQ       DI, AX
+	MOVQ       sstep+72(FP), DI
+	SHLQ       $0x03, DI
+	ADDQ       DI, DX
+	MOVQ       count+56(FP), DI
+	DECQ       DI
+	MOVQ       DI, count+56(FP)
+	JNZ        panel1
 	VZEROUPPER
 	RET
 

@@ -710,10 +710,10 @@ func sTileByCol8x48AVX512(t *tile[float32])
 //go:noescape
 func sTileByCol9x48AVX512(t *tile[float32])
 
-// sCopyAVX512 packs depth rows of width elements, padded with zeros.
+// sCopyAVX512 packs count panels of depth rows of width elements, padded with zeros.
 //
 //go:noescape
-func sCopyAVX512(dst *float32, ldd int, src *float32, lds int, depth int, width int, pad int)
+func sCopyAVX512(dst *float32, ldd int, src *float32, lds int, depth, width, pad, count, dstep, sstep int)
 
 // sTurn1AVX512 packs 1 rows of depth elements, transposed.
 //
@@ -1310,10 +1310,10 @@ func dTileByCol8x24AVX512(t *tile[float64])
 //go:noescape
 func dTileByCol9x24AVX512(t *tile[float64])
 
-// dCopyAVX512 packs depth rows of width elements, padded with zeros.
+// dCopyAVX512 packs count panels of depth rows of width elements, padded with zeros.
 //
 //go:noescape
-func dCopyAVX512(dst *float64, ldd int, src *float64, lds int, depth int, width int, pad int)
+func dCopyAVX512(dst *float64, ldd int, src *float64, lds int, depth, width, pad, count, dstep, sstep int)
 
 // dTurn1AVX512 packs 1 rows of depth elements, transposed.
 //

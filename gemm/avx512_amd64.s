@@ -23326,9 +23326,9 @@ stored:
 	VZEROUPPER
 	RET
 
-// func sCopyAVX512(dst *byte, ldd int, src *byte, lds int, depth int, width int, pad int)
+// func sCopyAVX512(dst *byte, ldd int, src *byte, lds int, depth int, width int, pad int, count int, dstep int, sstep int)
 // Requires: AVX, AVX512F, BMI2, MMX+
-TEXT ·sCopyAVX512(SB), NOSPLIT, $0-56
+TEXT ·sCopyAVX512(SB), NOSPLIT, $0-80
 	MOVQ  dst+0(FP), AX
 	MOVQ  ldd+8(FP), CX
 	MOVQ  src+16(FP), DX
@@ -23354,55 +23354,102 @@ TEXT ·sCopyAVX512(SB), NOSPLIT, $0-56
 	SHRQ  $0x10, R8
 	KMOVW R8, K6
 	SHRQ  $0x10, R8
-	LEAQ  (DX)(BX*8), DI
-	MOVQ  pad+48(FP), R8
-	CMPQ  R8, $0x10
-	JLE   loop1
-	CMPQ  R8, $0x20
-	JLE   loop2
+	MOVQ  pad+48(FP), DI
+	CMPQ  DI, $0x10
+	JLE   panel1
+	CMPQ  DI, $0x20
+	JLE   panel2
 
-loop3:
-	VMOVUPS.Z  (DX), K1, Z0
-	VMOVUPS.Z  64(DX), K2, Z1
-	VMOVUPS.Z  128(DX), K3, Z2
-	PREFETCHT0 (DI)
-	VMOVUPS    Z0, K4, (AX)
-	PREFETCHT0 64(DI)
-	VMOVUPS    Z1, K5, 64(AX)
-	PREFETCHT0 128(DI)
-	VMOVUPS    Z2, K6, 128(AX)
-	ADDQ       BX, DX
-	ADDQ       BX, DI
-	ADDQ       CX, AX
-	DECQ       SI
-	JNZ        loop3
+panel3:
+	MOVQ AX, DI
+	MOVQ DX, R8
+	LEAQ (DX)(BX*8), R9
+	MOVQ SI, R10
+
+row3:
+	VMOVUPS.Z  (R8), K1, Z0
+	VMOVUPS.Z  64(R8), K2, Z1
+	VMOVUPS.Z  128(R8), K3, Z2
+	PREFETCHT0 (R9)
+	VMOVUPS    Z0, K4, (DI)
+	PREFETCHT0 64(R9)
+	VMOVUPS    Z1, K5, 64(DI)
+	PREFETCHT0 128(R9)
+	VMOVUPS    Z2, K6, 128(DI)
+	ADDQ       BX, R8
+	ADDQ       BX, R9
+	ADDQ       CX, DI
+	DECQ       R10
+	JNZ        row3
+	MOVQ       dstep+64(FP), DI
+	SHLQ       $0x02, DI
+	ADDQ       DI, AX
+	MOVQ       sstep+72(FP), DI
+	SHLQ       $0x02, DI
+	ADDQ       DI, DX
+	MOVQ       count+56(FP), DI
+	DECQ       DI
+	MOVQ       DI, count+56(FP)
+	JNZ        panel3
 	VZEROUPPER
 	RET
 
-loop2:
-	VMOVUPS.Z  (DX), K1, Z0
-	VMOVUPS.Z  64(DX), K2, Z1
-	PREFETCHT0 (DI)
-	VMOVUPS    Z0, K4, (AX)
-	PREFETCHT0 64(DI)
-	VMOVUPS    Z1, K5, 64(AX)
-	ADDQ       BX, DX
-	ADDQ       BX, DI
-	ADDQ       CX, AX
-	DECQ       SI
-	JNZ        loop2
+panel2:
+	MOVQ AX, DI
+	MOVQ DX, R8
+	LEAQ (DX)(BX*8), R9
+	MOVQ SI, R10
+
+row2:
+	VMOVUPS.Z  (R8), K1, Z0
+	VMOVUPS.Z  64(R8), K2, Z1
+	PREFETCHT0 (R9)
+	VMOVUPS    Z0, K4, (DI)
+	PREFETCHT0 64(R9)
+	VMOVUPS    Z1, K5, 64(DI)
+	ADDQ       BX, R8
+	ADDQ       BX, R9
+	ADDQ       CX, DI
+	DECQ       R10
+	JNZ        row2
+	MOVQ       dstep+64(FP), DI
+	SHLQ       $0x02, DI
+	ADDQ       DI, AX
+	MOVQ       sstep+72(FP), DI
+	SHLQ       $0x02, DI
+	ADDQ       DI, DX
+	MOVQ       count+56(FP), DI
+	DECQ       DI
+	MOVQ       DI, count+56(FP)
+	JNZ        panel2
 	VZEROUPPER
 	RET
 
-loop1:
-	VMOVUPS.Z  (DX), K1, Z0
-	PREFETCHT0 (DI)
-	VMOVUPS    Z0, K4, (AX)
-	ADDQ       BX, DX
-	ADDQ       BX, DI
-	ADDQ       CX, AX
-	DECQ       SI
-	JNZ        loop1
+panel1:
+	MOVQ AX, DI
+	MOVQ DX, R8
+	LEAQ (DX)(BX*8), R9
+	MOVQ SI, R10
+
+row1:
+	VMOVUPS.Z  (R8), K1, Z0
+	PREFETCHT0 (R9)
+	VMOVUPS    Z0, K4, (DI)
+	ADDQ       BX, R8
+	ADDQ       BX, R9
+	ADDQ       CX, DI
+	DECQ       R10
+	JNZ        row1
+	MOVQ       dstep+64(FP), DI
+	SHLQ       $0x02, DI
+	ADDQ       DI, AX
+	MOVQ       sstep+72(FP), DI
+	SHLQ       $0x02, DI
+	ADDQ       DI, DX
+	MOVQ       count+56(FP), DI
+	DECQ       DI
+	MOVQ       DI, count+56(FP)
+	JNZ        panel1
 	VZEROUPPER
 	RET
 
@@ -53795,9 +53842,9 @@ stored:
 	VZEROUPPER
 	RET
 
-// func dCopyAVX512(dst *byte, ldd int, src *byte, lds int, depth int, width int, pad int)
+// func dCopyAVX512(dst *byte, ldd int, src *byte, lds int, depth int, width int, pad int, count int, dstep int, sstep int)
 // Requires: AVX, AVX512F, BMI2, MMX+
-TEXT ·dCopyAVX512(SB), NOSPLIT, $0-56
+TEXT ·dCopyAVX512(SB), NOSPLIT, $0-80
 	MOVQ  dst+0(FP), AX
 	MOVQ  ldd+8(FP), CX
 	MOVQ  src+16(FP), DX
@@ -53823,55 +53870,102 @@ TEXT ·dCopyAVX512(SB), NOSPLIT, $0-56
 	SHRQ  $0x08, R8
 	KMOVW R8, K6
 	SHRQ  $0x08, R8
-	LEAQ  (DX)(BX*8), DI
-	MOVQ  pad+48(FP), R8
-	CMPQ  R8, $0x08
-	JLE   loop1
-	CMPQ  R8, $0x10
-	JLE   loop2
+	MOVQ  pad+48(FP), DI
+	CMPQ  DI, $0x08
+	JLE   panel1
+	CMPQ  DI, $0x10
+	JLE   panel2
 
-loop3:
-	VMOVUPD.Z  (DX), K1, Z0
-	VMOVUPD.Z  64(DX), K2, Z1
-	VMOVUPD.Z  128(DX), K3, Z2
-	PREFETCHT0 (DI)
-	VMOVUPD    Z0, K4, (AX)
-	PREFETCHT0 64(DI)
-	VMOVUPD    Z1, K5, 64(AX)
-	PREFETCHT0 128(DI)
-	VMOVUPD    Z2, K6, 128(AX)
-	ADDQ       BX, DX
-	ADDQ       BX, DI
-	ADDQ       CX, AX
-	DECQ       SI
-	JNZ        loop3
+panel3:
+	MOVQ AX, DI
+	MOVQ DX, R8
+	LEAQ (DX)(BX*8), R9
+	MOVQ SI, R10
+
+row3:
+	VMOVUPD.Z  (R8), K1, Z0
+	VMOVUPD.Z  64(R8), K2, Z1
+	VMOVUPD.Z  128(R8), K3, Z2
+	PREFETCHT0 (R9)
+	VMOVUPD    Z0, K4, (DI)
+	PREFETCHT0 64(R9)
+	VMOVUPD    Z1, K5, 64(DI)
+	PREFETCHT0 128(R9)
+	VMOVUPD    Z2, K6, 128(DI)
+	ADDQ       BX, R8
+	ADDQ       BX, R9
+	ADDQ       CX, DI
+	DECQ       R10
+	JNZ        row3
+	MOVQ       dstep+64(FP), DI
+	SHLQ       $0x03, DI
+	ADDQ       DI, AX
+	MOVQ       sstep+72(FP), DI
+	SHLQ       $0x03, DI
+	ADDQ       DI, DX
+	MOVQ       count+56(FP), DI
+	DECQ       DI
+	MOVQ       DI, count+56(FP)
+	JNZ        panel3
 	VZEROUPPER
 	RET
 
-loop2:
-	VMOVUPD.Z  (DX), K1, Z0
-	VMOVUPD.Z  64(DX), K2, Z1
-	PREFETCHT0 (DI)
-	VMOVUPD    Z0, K4, (AX)
-	PREFETCHT0 64(DI)
-	VMOVUPD    Z1, K5, 64(AX)
-	ADDQ       BX, DX
-	ADDQ       BX, DI
-	ADDQ       CX, AX
-	DECQ       SI
-	JNZ        loop2
+panel2:
+	MOVQ AX, DI
+	MOVQ DX, R8
+	LEAQ (DX)(BX*8), R9
+	MOVQ SI, R10
+
+row2:
+	VMOVUPD.Z  (R8), K1, Z0
+	VMOVUPD.Z  64(R8), K2, Z1
+	PREFETCHT0 (R9)
+	VMOVUPD    Z0, K4, (DI)
+	PREFETCHT0 64(R9)
+	VMOVUPD    Z1, K5, 64(DI)
+	ADDQ       BX, R8
+	ADDQ       BX, R9
+	ADDQ       CX, DI
+	DECQ       R10
+	JNZ        row2
+	MOVQ       dstep+64(FP), DI
+	SHLQ       $0x03, DI
+	ADDQ       DI, AX
+	MOVQ       sstep+72(FP), DI
+	SHLQ       $0x03, DI
+	ADDQ       DI, DX
+	MOVQ       count+56(FP), DI
+	DECQ       DI
+	MOVQ       DI, count+56(FP)
+	JNZ        panel2
 	VZEROUPPER
 	RET
 
-loop1:
-	VMOVUPD.Z  (DX), K1, Z0
-	PREFETCHT0 (DI)
-	VMOVUPD    Z0, K4, (AX)
-	ADDQ       BX, DX
-	ADDQ       BX, DI
-	ADDQ       CX, AX
-	DECQ       SI
-	JNZ        loop1
+panel1:
+	MOVQ AX, DI
+	MOVQ DX, R8
+	LEAQ (DX)(BX*8), R9
+	MOVQ SI, R10
+
+row1:
+	VMOVUPD.Z  (R8), K1, Z0
+	PREFETCHT0 (R9)
+	VMOVUPD    Z0, K4, (DI)
+	ADDQ       BX, R8
+	ADDQ       BX, R9
+	ADDQ       CX, DI
+	DECQ       R10
+	JNZ        row1
+	MOVQ       dstep+64(FP), DI
+	SHLQ       $0x03, DI
+	ADDQ       DI, AX
+	MOVQ       sstep+72(FP), DI
+	SHLQ       $0x03, DI
+	ADDQ       DI, DX
+	MOVQ       count+56(FP), DI
+	DECQ       DI
+	MOVQ       DI, count+56(FP)
+	JNZ        panel1
 	VZEROUPPER
 	RET
 

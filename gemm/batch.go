@@ -88,7 +88,7 @@ func multiplyBatch[T Float](e *Engine, batch Batch, p *product[T]) {
 	t.chunks = ceil(batch.Count, group)
 	for _, l := range s.lanes {
 		l.job = job[T]{product: t.product, plan: t.plan, family: t.family, s: s}
-		l.job.reserveLane(l)
+		l.job.reserve(l)
 	}
 	e.Run(t.chunks, t)
 	t.product = product[T]{}
@@ -119,8 +119,6 @@ func (t *batchJob[T]) Do(chunk, worker int) {
 	for i := lo; i < hi; i++ {
 		j := &l.job
 		j.a, j.b, j.c = t.a[i*t.batch.A:], t.b[i*t.batch.B:], t.c[i*t.batch.C:]
-		for c := range j.mchunks * j.nchunks {
-			j.chunk(l, c)
-		}
+		j.chunk(l, 0)
 	}
 }

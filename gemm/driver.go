@@ -1,6 +1,9 @@
 package gemm
 
-import "sync"
+import (
+	"math"
+	"sync"
+)
 
 // product is one C = alpha*op(A)*op(B) + beta*C, checked and not trivial.
 type product[T Float] struct {
@@ -43,13 +46,10 @@ func (p *product[T]) opB(l, j int) []T {
 	return p.b[l*p.ldb+j:]
 }
 
-// plan is how a product is cut up. It depends on the product and the family
-// only, never on the number of threads.
+// plan is how a product is cut up. Only the chunks depend on the number of threads.
 type plan struct {
-	packA, packB bool
-	ahead        bool // pack the next panel of b between the tiles of this one
+	packA, packB bool // a only together with b
 	depth        int  // of a slice of k; the last one may be shorter
-	height       int  // most rows of a chunk
 	mchunks      int  // chunks of rows
 	nchunks      int  // chunks of columns
 }
@@ -71,11 +71,14 @@ type scratch[T Float] struct {
 	lanes []*lane[T]
 }
 
-// lane is the scratch of one worker.
+// lane is the scratch of one worker. What a call leaves in t and job keeps operands
+// alive, until the next call; another thread that cleared them would take the cache
+// lines away.
 type lane[T Float] struct {
 	_      [64]byte
 	t      tile[T]
-	pa, pb []T
+	pa, pb []T    // a block of each operand: of a tile by tile, k-major, of b panel by panel
+	edge   []T    // a panel of b that is cut off
 	job    job[T] // of a batch
 	_      [64]byte
 }
@@ -102,13 +105,9 @@ func (w *kit[T]) pop() *scratch[T] {
 	return s
 }
 
-// give takes scratch back and forgets the operands.
+// give takes scratch back.
 func (w *kit[T]) give(s *scratch[T]) {
 	s.job.product = product[T]{}
-	for _, l := range s.lanes {
-		l.t = tile[T]{}
-		l.job.product = product[T]{}
-	}
 	w.mu.Lock()
 	w.free = append(w.free, s)
 	w.mu.Unlock()
@@ -122,7 +121,8 @@ func grow[T Float](buf []T, n int) []T {
 	return aligned[T](n)
 }
 
-// job runs a product as a [Task].
+// job runs a product as a [Task]. Every chunk packs what it needs on its own: what
+// another core has packed costs as much to fetch as to pack again.
 type job[T Float] struct {
 	product[T]
 	plan
@@ -144,41 +144,35 @@ func kitOf[T Float](e *Engine) *kit[T] {
 func multiply[T Float](e *Engine, p *product[T]) {
 	w := kitOf[T](e)
 	s := w.take(e.threads)
-	j := &s.job
-	j.product, j.family, j.s = *p, w.family, s
-	j.plan = w.planFor(p, e.threads)
-	j.reserve()
-	e.Run(j.mchunks*j.nchunks, j)
+	s.job = job[T]{product: *p, plan: w.planFor(p, e.threads), family: w.family, s: s}
+	s.job.run(e)
 	w.give(s)
+}
+
+// run does the job on the threads of e.
+func (j *job[T]) run(e *Engine) {
+	for _, l := range j.s.lanes {
+		j.reserve(l)
+	}
+	e.Run(j.mchunks*j.nchunks, j)
 }
 
 // multiplyOn runs p on the calling goroutine with the scratch of an outer call.
 func multiplyOn[T Float](f *family[T], s *scratch[T], p *product[T]) {
-	j := &s.job
-	j.product, j.family, j.s = *p, f, s
-	j.plan = f.planFor(p, 1)
-	j.reserveLane(s.lanes[0])
-	for i := range j.mchunks * j.nchunks {
-		j.chunk(s.lanes[0], i)
-	}
+	s.job = job[T]{product: *p, plan: f.planFor(p, 1), family: f, s: s}
+	s.job.reserve(s.lanes[0])
+	s.job.chunk(s.lanes[0], 0)
 }
 
-// reserve makes the buffers that the plan needs, before the workers start.
-func (j *job[T]) reserve() {
-	for _, l := range j.s.lanes {
-		j.reserveLane(l)
-	}
-}
-
-func (j *job[T]) reserveLane(l *lane[T]) {
+// reserve makes the buffers of one worker.
+func (j *job[T]) reserve(l *lane[T]) {
 	if j.packA {
 		l.pa = grow(l.pa, min(j.mc, j.m)*j.depth)
 	}
 	if j.packB {
-		wide := ceil(ceil(j.n, j.lanes), j.nchunks) * j.lanes
-		l.pb = grow(l.pb, min(wide, j.blockColumns())*j.depth)
-	} else if j.n%j.lanes != 0 {
-		l.pb = grow(l.pb, j.vectors*j.lanes*j.depth)
+		l.pb = grow(l.pb, min(ceil(j.n, j.lanes)*j.lanes, j.blockColumns())*j.depth)
+	} else if j.n%j.lanes != 0 && !j.masked {
+		l.edge = grow(l.edge, j.vectors*j.lanes*j.depth)
 	}
 }
 
@@ -187,66 +181,105 @@ func (j *job[T]) Do(chunk, worker int) { j.chunk(j.s.lanes[worker], chunk) }
 
 // chunk works on rows [i0, i1) by columns [j0, j1) over all of k.
 func (j *job[T]) chunk(l *lane[T], chunk int) {
-	i0, i1 := span(j.m, j.mchunks, chunk/j.nchunks)
-	j0, j1 := span(ceil(j.n, j.lanes), j.nchunks, chunk%j.nchunks)
-	j0, j1 = j0*j.lanes, min(j1*j.lanes, j.n)
-	if j.lower && j0 >= i1 {
-		return
+	b := block{}
+	b.i0, b.i1 = span(j.m, j.mchunks, chunk/j.nchunks)
+	b.j0, b.j1 = j.columns(chunk % j.nchunks)
+	if j.lower {
+		b.i0 = max(b.i0, b.j0) // rows above have no columns here
 	}
-	j.report(i0, i1, j0, j1)
-	for c0 := j0; c0 < j1; {
-		c1 := j1
-		if j.packB {
-			_, c1 = span(ceil(j1-c0, j.lanes), ceil(j1-c0, j.blockColumns()), 0)
-			c1 = min(j1, c0+c1*j.lanes)
-		}
-		for k0 := 0; k0 < j.k; k0 += j.depth {
-			b := block{i0: i0, i1: i1, j0: c0, j1: c1, k0: k0, kn: min(j.depth, j.k-k0)}
-			j.multiplyBlock(l, &b)
-		}
-		c0 = c1
+	if b.i0 < b.i1 {
+		j.sweep(l, &b)
 	}
+}
+
+// columns returns the columns of a chunk: equal numbers of them, or, in a lower
+// triangle, equal areas.
+func (j *job[T]) columns(chunk int) (j0, j1 int) {
+	n := ceil(j.n, j.lanes)
+	if j.lower {
+		j0, j1 = lowerBound(n, j.nchunks, chunk), lowerBound(n, j.nchunks, chunk+1)
+	} else {
+		j0, j1 = span(n, j.nchunks, chunk)
+	}
+	return j0 * j.lanes, min(j1*j.lanes, j.n)
+}
+
+// lowerBound returns the column where part of a lower triangle of n columns that is
+// cut into parts of equal area begins: the columns from x on hold (1-x/n)² of it.
+func lowerBound(n, parts, part int) int {
+	return n - int(math.Round(float64(n)*math.Sqrt(float64(parts-part)/float64(parts))))
 }
 
 // block is a part of a product: rows by columns by a slice of k.
 type block struct {
 	i0, i1, j0, j1 int
 	k0, kn         int
+	fresh          bool // a is not packed yet
+	tiles          int  // that the rows are cut into, when b is packed
 }
 
 // blockColumns is how many columns of b are packed together.
 func (f *family[T]) blockColumns() int { return ceil(f.nc, f.lanes) * f.lanes }
 
-// report tells the race detector what a chunk reads and writes.
-func (j *job[T]) report(i0, i1, j0, j1 int) {
-	if j.ta {
-		raceRead(j.opA(i0, 0), j.lda, j.k, i1-i0)
-	} else {
-		raceRead(j.opA(i0, 0), j.lda, i1-i0, j.k)
+// sweep works on part, block by block. A packed block of b stays in the second-level
+// cache while all rows pass by. The rows of a that were packed for a slice of k serve
+// all its blocks of columns.
+func (j *job[T]) sweep(l *lane[T], part *block) {
+	rows, cols := part.i1-part.i0, part.j1-part.j0
+	if j.packA {
+		rows = ceil(rows, ceil(rows, j.mc))
 	}
-	if j.tb {
-		raceRead(j.opB(0, j0), j.ldb, j1-j0, j.k)
-	} else {
-		raceRead(j.opB(0, j0), j.ldb, j.k, j1-j0)
+	if j.packB {
+		v := ceil(cols, j.lanes)
+		cols = ceil(v, ceil(v*j.lanes, j.blockColumns())) * j.lanes
 	}
-	if j.lower {
-		raceWriteLower(j.c[i0*j.ldc+j0:], j.ldc, i1-i0, j1-j0, i0-j0)
-		return
+	slices, stripes := ceil(j.k, j.depth), ceil(part.j1-part.j0, cols)
+	for i := part.i0; i < part.i1; i += rows {
+		for q := range slices * stripes {
+			slice, stripe := q%slices, q/slices
+			if j.packA {
+				slice, stripe = q/stripes, q%stripes
+			}
+			c, k := part.j0+stripe*cols, slice*j.depth
+			j.multiplyBlock(l, &block{i0: i, i1: min(i+rows, part.i1), j0: c, j1: min(c+cols, part.j1),
+				k0: k, kn: min(j.depth, j.k-k), fresh: stripe == 0})
+		}
 	}
-	raceWrite(j.c[i0*j.ldc+j0:], j.ldc, i1-i0, j1-j0)
 }
 
-// multiplyBlock adds a block of the product to C. A packed block of b stays in the
-// second-level cache while all rows of a pass by, a tile of rows along all panels
-// before the next, so that a and c are read and written in the order of their rows.
-// Panels of b that are used in place are small and are taken one by one instead.
+// multiplyBlock adds a block of the product to C.
 func (j *job[T]) multiplyBlock(l *lane[T], b *block) {
-	t := &l.t
-	t.k, t.alpha, t.beta, t.ldc = b.kn, j.alpha, j.beta, j.ldc
-	if j.packB {
-		j.packBlock(l.pb, b)
+	if j.lower && b.j0 >= b.i1 {
+		return
 	}
-	group := j.rowGroup(b)
+	j.report(b)
+	l.t.k, l.t.alpha, l.t.beta, l.t.ldc = b.kn, j.alpha, j.beta, j.ldc
+	if !j.packB {
+		j.inPlace(l, b)
+		return
+	}
+	j.packColumns(l.pb, b)
+	b.tiles = ceil(b.i1-b.i0, j.tileRows(b))
+	if j.packA && b.fresh {
+		j.packRows(l.pa, b)
+	}
+	j.along(l, b)
+}
+
+// tileRows is the most rows of a tile of a packed block: packed rows suit the widest
+// panel of any.
+func (j *job[T]) tileRows(b *block) int {
+	if j.packA {
+		return j.rows[j.vectors]
+	}
+	return j.rows[j.panel(b.j1-b.j0)]
+}
+
+// inPlace is multiplyBlock for operands that are not packed, for as many rows at a
+// time as keep their part of a in the second-level cache from one panel of b to the
+// next, and a call of the kernel, which covers them, short.
+func (j *job[T]) inPlace(l *lane[T], b *block) {
+	group := min(max(j.inPlaceA/b.kn, 5*j.rows[1]), 1024)
 	first := b.i0
 	if j.lower {
 		first = max(first, b.j0) // rows above have no columns here
@@ -254,44 +287,58 @@ func (j *job[T]) multiplyBlock(l *lane[T], b *block) {
 	for r := first; r < b.i1; r += group {
 		g := *b
 		g.i0, g.i1 = r, min(r+group, b.i1)
-		if j.packA {
-			j.packRows(l.pa, &g)
-		}
-		if j.packB {
-			j.along(l, &g)
-		} else {
-			j.down(l, &g)
-		}
+		j.down(l, &g)
 	}
 }
 
-// rowGroup is how many rows pass by the panels together. Where panels of b are
-// taken one by one, the rows of a must stay in the second-level cache from one to
-// the next, and a call of the kernel, which covers the group, short.
-func (j *job[T]) rowGroup(b *block) int {
-	switch {
-	case j.packA:
-		return j.mc
-	case j.packB:
-		return b.i1 - b.i0
+// report tells the race detector what the product of a block reads and writes.
+func (j *job[T]) report(b *block) {
+	j.reportA(b)
+	j.reportB(b)
+	c := j.c[b.i0*j.ldc+b.j0:]
+	if j.lower {
+		raceWriteLower(c, j.ldc, b.i1-b.i0, b.j1-b.j0, b.i0-b.j0)
+		return
 	}
-	return min(max(j.inPlaceA/b.kn, 5*j.rows[1]), 1024)
+	raceWrite(c, j.ldc, b.i1-b.i0, b.j1-b.j0)
 }
 
-// along runs the rows of a block, each tile of rows along all panels.
+func (j *job[T]) reportA(b *block) {
+	if j.ta {
+		raceRead(j.opA(b.i0, b.k0), j.lda, b.kn, b.i1-b.i0)
+		return
+	}
+	raceRead(j.opA(b.i0, b.k0), j.lda, b.i1-b.i0, b.kn)
+}
+
+func (j *job[T]) reportB(b *block) {
+	if j.tb {
+		raceRead(j.opB(b.k0, b.j0), j.ldb, b.j1-b.j0, b.kn)
+		return
+	}
+	raceRead(j.opB(b.k0, b.j0), j.ldb, b.kn, b.j1-b.j0)
+}
+
+// along runs the tiles of a packed block, each along all panels before the next, so
+// that a and c are read and written in the order of their rows.
 func (j *job[T]) along(l *lane[T], b *block) {
-	tiles := ceil(b.i1-b.i0, j.tileRows(j.panel(b.j1-b.j0)))
-	for q := range tiles {
-		r0, r1 := span(b.i1-b.i0, tiles, q)
-		r0, r1 = b.i0+r0, b.i0+r1
-		kernels := j.pointA(l, b, r0, r1-r0)
-		j.row(l, b, kernels, r0, r1)
+	first := b.i0
+	if j.lower {
+		first = max(first, b.j0)
+	}
+	for q := range b.tiles {
+		r0, r1 := span(b.i1-b.i0, b.tiles, q)
+		g := *b
+		g.i0, g.i1 = b.i0+r0, b.i0+r1
+		if g.i1 > first {
+			j.row(l, &g, j.pointA(l, r0, &g))
+		}
 	}
 }
 
-// row runs the panels of rows [r0, r1): those of full width in one call.
-func (j *job[T]) row(l *lane[T], b *block, kernels [][]func(*tile[T]), r0, r1 int) {
-	t := &l.t
+// row runs the panels of one tile of rows: those of full width in one call.
+func (j *job[T]) row(l *lane[T], b *block, kernels [][]func(*tile[T])) {
+	t, r0, r1 := &l.t, b.i0, b.i1
 	t.mode, t.astep = j.mode(b.k0 == 0), 0
 	wide := j.vectors * j.lanes
 	end := b.j1
@@ -341,8 +388,9 @@ func (j *job[T]) down(l *lane[T], b *block) {
 		width := min(v*j.lanes, b.j1-c0)
 		t.b, t.ldb, t.bstep = j.opB(b.k0, c0), j.ldb, 0
 		if width%j.lanes != 0 && !j.masked {
-			t.b, t.ldb = l.pb, v*j.lanes
-			j.packColumns(l.pb, t.ldb, c0, width, b.k0, b.kn)
+			pad := v * j.lanes
+			j.copyPanels(l.edge, pad, t.b, j.ldb, b.kn, width, pad, panels{count: 1})
+			t.b, t.ldb = l.edge, pad
 		}
 		j.column(l, b, v, width, c0)
 		c0 += width
@@ -359,63 +407,59 @@ func (f *family[T]) panel(n int) int {
 	return min(left, f.vectors)
 }
 
-// tileRows is the most rows of a tile. All tiles of packed rows suit the widest panel.
-func (j *job[T]) tileRows(vectors int) int {
-	if j.packA {
-		vectors = j.vectors
-	}
-	return j.rows[vectors]
-}
-
 // strip is how many rows of a stored operand are packed for all panels before the
 // next ones: each row of a large matrix is on a page of its own, and visiting it
 // once saves address translations.
 const strip = 16
 
-// packBlock packs the columns of a block, panel by panel.
-func (j *job[T]) packBlock(dst []T, b *block) {
-	depth := b.kn
-	if !j.tb {
-		depth = strip
-	}
-	for k := 0; k < b.kn; k += depth {
-		for c0 := b.j0; c0 < b.j1; {
-			width := min(j.panel(b.j1-c0)*j.lanes, b.j1-c0)
-			ld := ceil(width, j.lanes) * j.lanes
-			to := dst[(c0-b.j0)*b.kn+k*ld:]
-			j.packColumns(to, ld, c0, width, b.k0+k, min(depth, b.kn-k))
-			c0 += width
-		}
-	}
-}
-
-// packRows packs the rows of a block, tile by tile, k-major.
-func (j *job[T]) packRows(dst []T, b *block) {
-	rows := b.i1 - b.i0
-	tiles := ceil(rows, j.tileRows(0))
-	if !j.ta {
-		for q := range tiles {
-			r0, r1 := span(rows, tiles, q)
-			j.turnPanel(dst[r0*b.kn:], r1-r0, j.opA(b.i0+r0, b.k0), j.lda, b.kn, r1-r0, r1-r0)
-		}
+// packColumns packs the columns of a block, panel by panel.
+func (j *job[T]) packColumns(dst []T, b *block) {
+	if j.tb {
+		j.turnColumns(dst, b)
 		return
 	}
+	j.packStrips(dst, b)
+}
+
+// packStrips packs columns that lie in rows, strip by strip: the panels of full width
+// in one call each.
+func (j *job[T]) packStrips(dst []T, b *block) {
+	wide := j.vectors * j.lanes
 	for k := 0; k < b.kn; k += strip {
-		depth := min(strip, b.kn-k)
-		for q := range tiles {
-			r0, r1 := span(rows, tiles, q)
-			n := r1 - r0
-			j.copyPanel(dst[r0*b.kn+k*n:], n, j.opA(b.i0+r0, b.k0+k), j.lda, depth, n, n)
+		for c := b.j0; c < b.j1; {
+			p := panels{count: 1, dst: wide * b.kn, src: wide}
+			width := min(j.panel(b.j1-c)*j.lanes, b.j1-c)
+			for width == wide && b.j1-c-p.count*wide >= wide && j.panel(b.j1-c-p.count*wide) == j.vectors {
+				p.count++
+			}
+			ld := ceil(width, j.lanes) * j.lanes
+			j.copyPanels(dst[(c-b.j0)*b.kn+k*ld:], ld, j.opB(b.k0+k, c), j.ldb, min(strip, b.kn-k), width, ld, p)
+			c += width * p.count
 		}
 	}
 }
 
-// packColumns packs width columns of a slice, zero padded to ld.
-func (j *job[T]) packColumns(dst []T, ld, c0, width, k0, kn int) {
-	if j.tb {
-		j.turnPanel(dst, ld, j.opB(k0, c0), j.ldb, kn, width, ld)
-	} else {
-		j.copyPanel(dst, ld, j.opB(k0, c0), j.ldb, kn, width, ld)
+// turnColumns packs columns that lie in columns.
+func (j *job[T]) turnColumns(dst []T, b *block) {
+	for c := b.j0; c < b.j1; {
+		width := min(j.panel(b.j1-c)*j.lanes, b.j1-c)
+		j.turnPanel(dst[(c-b.j0)*b.kn:], ceil(width, j.lanes)*j.lanes, j.opB(b.k0, c), j.ldb, b.kn, width, ceil(width, j.lanes)*j.lanes)
+		c += width
+	}
+}
+
+// packRows packs the rows of a block k-major, strip by strip: the tiles of equal
+// height in one call, the taller ones first.
+func (j *job[T]) packRows(dst []T, b *block) {
+	height, tall := (b.i1-b.i0)/b.tiles, (b.i1-b.i0)%b.tiles
+	r := tall * (height + 1)
+	for k := 0; k < b.kn; k += strip {
+		depth := min(strip, b.kn-k)
+		if n := height + 1; tall > 0 {
+			j.copyPanels(dst[k*n:], n, j.opA(b.i0, b.k0+k), j.lda, depth, n, n, panels{tall, n * b.kn, n})
+		}
+		j.copyPanels(dst[r*b.kn+k*height:], height, j.opA(b.i0+r, b.k0+k), j.lda, depth, height, height,
+			panels{b.tiles - tall, height * b.kn, height})
 	}
 }
 
@@ -423,7 +467,7 @@ func (j *job[T]) packColumns(dst []T, ld, c0, width, k0, kn int) {
 // ones first, so that no tile is a sliver: two runs of tiles.
 func (j *job[T]) column(l *lane[T], b *block, vectors, width, c0 int) {
 	rows := b.i1 - b.i0
-	tiles := ceil(rows, j.tileRows(vectors))
+	tiles := ceil(rows, j.rows[vectors])
 	if j.lower {
 		j.columnLower(l, b, vectors, width, c0, tiles)
 		return
@@ -455,25 +499,28 @@ func (j *job[T]) stack(l *lane[T], b *block, vectors, c0, r0, rows, count int) {
 	if count == 0 {
 		return
 	}
-	t, kernels := &l.t, j.pointA(l, b, r0, rows)
+	g := *b
+	g.i0, g.i1 = r0, r0+rows
+	t, kernels := &l.t, j.pointA(l, 0, &g)
 	t.count, t.cstep = count, rows*j.ldc
 	t.c = j.c[r0*j.ldc+c0:]
 	kernels[vectors][rows](t)
 }
 
-// pointA points t at rows of a and returns the kernels for their order.
-func (j *job[T]) pointA(l *lane[T], b *block, r0, rows int) [][]func(*tile[T]) {
-	t := &l.t
+// pointA points the tile at the rows of a block, which lie in a or are packed from row
+// at on, and returns the kernels for their order.
+func (j *job[T]) pointA(l *lane[T], at int, b *block) [][]func(*tile[T]) {
+	t, rows := &l.t, b.i1-b.i0
 	t.rows = rows
 	switch {
 	case j.packA:
-		t.a, t.lda, t.astep = l.pa[(r0-b.i0)*b.kn:], rows, rows*b.kn
+		t.a, t.lda, t.astep = l.pa[at*b.kn:], rows, rows*b.kn
 		return j.byCol
 	case j.ta:
-		t.a, t.lda, t.astep = j.opA(r0, b.k0), j.lda, rows
+		t.a, t.lda, t.astep = j.opA(b.i0, b.k0), j.lda, rows
 		return j.byCol
 	}
-	t.a, t.lda, t.astep = j.opA(r0, b.k0), j.lda, rows*j.lda
+	t.a, t.lda, t.astep = j.opA(b.i0, b.k0), j.lda, rows*j.lda
 	return j.byRow
 }
 

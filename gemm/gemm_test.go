@@ -188,7 +188,8 @@ func plans[T Float](f *family[T], p *product[T]) (list []plan) {
 	base := f.planFor(p, 1)
 	for i := range 16 {
 		q := base
-		q.packA, q.packB = i&1 > 0, i&2 > 0 || p.tb
+		q.packB = i&1 > 0 || p.tb
+		q.packA = q.packB && p.ta && i&2 > 0
 		q.mchunks = min(p.m, 1+2*(i>>2&1))
 		q.nchunks = min(ceil(p.n, f.lanes), 1+i>>3)
 		list = append(list, q)
@@ -207,8 +208,7 @@ func samePlans[T Float](t *testing.T, e *Engine, c *testCase[T]) {
 		p.c = x.x
 		s := w.take(e.threads)
 		s.job = job[T]{product: p, plan: q, family: w.family, s: s}
-		s.job.reserve()
-		e.Run(q.mchunks*q.nchunks, &s.job)
+		s.job.run(e)
 		w.give(s)
 		if first == nil {
 			c.check(t, x)

@@ -91,6 +91,9 @@ type tile[T Float] struct {
 	beta    T
 }
 
+// panels are copied by one call: count of them, dst and src elements apart.
+type panels struct{ count, dst, src int }
+
 // family is a kernel set for one element type, with the blocking that suits it.
 // Every kernel forms an element as one chain of multiply-adds over k in order, so
 // that results depend on the slices of k only, not on tiles, panels or threads.
@@ -108,10 +111,10 @@ type family[T Float] struct {
 	leaf         int
 	solve, times []func(*wedge[T])
 
-	// copyPanel sets dst[r*ldd+x] = src[r*lds+x] for r < depth, x < width, and
-	// zero for x in [width, pad).
-	copyPanel func(dst []T, ldd int, src []T, lds, depth, width, pad int)
-	// turnPanel sets dst[r*ldd+x] = src[x*lds+r] likewise.
+	// copyPanels sets dst[r*ldd+x] = src[r*lds+x] for r < depth, x < width, and
+	// zero for x in [width, pad), in each of some panels.
+	copyPanels func(dst []T, ldd int, src []T, lds, depth, width, pad int, p panels)
+	// turnPanel sets dst[r*ldd+x] = src[x*lds+r] likewise in one.
 	turnPanel func(dst []T, ldd int, src []T, lds, depth, width, pad int)
 	// peak does n rounds of multiply-adds and returns their number: the ceiling.
 	peak func(n int) (madds int)

@@ -32,9 +32,9 @@ func familySAVX512() *family[float32] {
 		byRow: [][]func(*tile[float32]){nil, sTilesByRow1AVX512(), sTilesByRow2AVX512(), sTilesByRow3AVX512()},
 		byCol: [][]func(*tile[float32]){nil, sTilesByCol1AVX512(), sTilesByCol2AVX512(), sTilesByCol3AVX512()},
 		leaf:  14, solve: sSolveKernelsAVX512(), times: sTimesKernelsAVX512(),
-		copyPanel: copyWith(sCopyAVX512), turnPanel: turnWith(sTurnsAVX512()),
+		copyPanels: copyWith(sCopyAVX512), turnPanel: turnWith(sTurnsAVX512()),
 		peak:     func(n int) int { sPeakAVX512(n); return n * 12 * 16 },
-		blocking: blocking{kc: 512, mc: 252, nc: 528, inPlaceA: 160 << 10, inPlaceB: 96 << 10},
+		blocking: blocking{kc: 512, mc: 2048, nc: 528, inPlaceA: 160 << 10, inPlaceB: 96 << 10},
 	}
 }
 
@@ -44,9 +44,9 @@ func familyDAVX512() *family[float64] {
 		byRow: [][]func(*tile[float64]){nil, dTilesByRow1AVX512(), dTilesByRow2AVX512(), dTilesByRow3AVX512()},
 		byCol: [][]func(*tile[float64]){nil, dTilesByCol1AVX512(), dTilesByCol2AVX512(), dTilesByCol3AVX512()},
 		leaf:  14, solve: dSolveKernelsAVX512(), times: dTimesKernelsAVX512(),
-		copyPanel: copyWith(dCopyAVX512), turnPanel: turnWith(dTurnsAVX512()),
+		copyPanels: copyWith(dCopyAVX512), turnPanel: turnWith(dTurnsAVX512()),
 		peak:     func(n int) int { dPeakAVX512(n); return n * 12 * 8 },
-		blocking: blocking{kc: 512, mc: 126, nc: 264, inPlaceA: 80 << 10, inPlaceB: 48 << 10},
+		blocking: blocking{kc: 512, mc: 1024, nc: 264, inPlaceA: 80 << 10, inPlaceB: 48 << 10},
 	}
 }
 
@@ -56,9 +56,9 @@ func familySAVX2() *family[float32] {
 		byRow: [][]func(*tile[float32]){nil, sTilesByRow1AVX2(), sTilesByRow2AVX2()},
 		byCol: [][]func(*tile[float32]){nil, sTilesByCol1AVX2(), sTilesByCol2AVX2()},
 		leaf:  6, solve: sSolveKernelsAVX2(), times: sTimesKernelsAVX2(),
-		copyPanel: copyWith(sCopyAVX2), turnPanel: turnWith(sTurnsAVX2()),
+		copyPanels: copyWith(sCopyAVX2), turnPanel: turnWith(sTurnsAVX2()),
 		peak:     func(n int) int { sPeakAVX2(n); return n * 12 * 8 },
-		blocking: blocking{kc: 256, mc: 126, nc: 256, inPlaceA: 48 << 10, inPlaceB: 48 << 10},
+		blocking: blocking{kc: 256, mc: 2048, nc: 256, inPlaceA: 48 << 10, inPlaceB: 48 << 10},
 	}
 }
 
@@ -68,17 +68,17 @@ func familyDAVX2() *family[float64] {
 		byRow: [][]func(*tile[float64]){nil, dTilesByRow1AVX2(), dTilesByRow2AVX2()},
 		byCol: [][]func(*tile[float64]){nil, dTilesByCol1AVX2(), dTilesByCol2AVX2()},
 		leaf:  6, solve: dSolveKernelsAVX2(), times: dTimesKernelsAVX2(),
-		copyPanel: copyWith(dCopyAVX2), turnPanel: turnWith(dTurnsAVX2()),
+		copyPanels: copyWith(dCopyAVX2), turnPanel: turnWith(dTurnsAVX2()),
 		peak:     func(n int) int { dPeakAVX2(n); return n * 12 * 4 },
-		blocking: blocking{kc: 256, mc: 60, nc: 128, inPlaceA: 24 << 10, inPlaceB: 24 << 10},
+		blocking: blocking{kc: 256, mc: 1024, nc: 128, inPlaceA: 24 << 10, inPlaceB: 24 << 10},
 	}
 }
 
-// copyWith adapts an assembly kernel to family.copyPanel.
-func copyWith[T Float](kernel func(*T, int, *T, int, int, int, int)) func([]T, int, []T, int, int, int, int) {
-	return func(dst []T, ldd int, src []T, lds, depth, width, pad int) {
-		_, _ = dst[(depth-1)*ldd+pad-1], src[(depth-1)*lds+width-1]
-		kernel(&dst[0], ldd, &src[0], lds, depth, width, pad)
+// copyWith adapts an assembly kernel to family.copyPanels.
+func copyWith[T Float](kernel func(*T, int, *T, int, int, int, int, int, int, int)) func([]T, int, []T, int, int, int, int, panels) {
+	return func(dst []T, ldd int, src []T, lds, depth, width, pad int, p panels) {
+		_, _ = dst[(p.count-1)*p.dst+(depth-1)*ldd+pad-1], src[(p.count-1)*p.src+(depth-1)*lds+width-1]
+		kernel(&dst[0], ldd, &src[0], lds, depth, width, pad, p.count, p.dst, p.src)
 	}
 }
 

@@ -9,8 +9,8 @@ func genericFamily[T Float]() *family[T] {
 	f := &family[T]{
 		lanes: 4, vectors: 1, rows: []int{0, 4}, masked: true,
 		byRow: make([][]func(*tile[T]), 2), byCol: make([][]func(*tile[T]), 2),
-		leaf:      8,
-		copyPanel: copyPanel[T], turnPanel: turnPanel[T], peak: peak[T],
+		leaf:       8,
+		copyPanels: copyPanels[T], turnPanel: turnPanel[T], peak: peak[T],
 		blocking: blocking{kc: 256, mc: 64, nc: 128, inPlaceA: 4 << 10, inPlaceB: 4 << 10},
 	}
 	for range f.leaf + 1 {
@@ -103,12 +103,15 @@ func (t *tile[T]) store(c []T, diag int, s []T) {
 	}
 }
 
-// copyPanel copies depth rows of width elements and pads each with zeros.
-func copyPanel[T Float](dst []T, ldd int, src []T, lds, depth, width, pad int) {
-	for r := range depth {
-		d := dst[r*ldd : r*ldd+pad]
-		copy(d, src[r*lds:r*lds+width])
-		clear(d[width:])
+// copyPanels copies depth rows of width elements a panel and pads each with zeros.
+func copyPanels[T Float](dst []T, ldd int, src []T, lds, depth, width, pad int, p panels) {
+	for q := range p.count {
+		to, from := dst[q*p.dst:], src[q*p.src:]
+		for r := range depth {
+			d := to[r*ldd : r*ldd+pad]
+			copy(d, from[r*lds:r*lds+width])
+			clear(d[width:])
+		}
 	}
 }
 

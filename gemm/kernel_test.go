@@ -119,8 +119,8 @@ func packsMatch[T Float](t *testing.T, f *family[T]) {
 				ldd := pad + r.IntN(3)
 				src := guarded[T](r, depth, width, width+r.IntN(3))
 				got, want := guarded[T](r, depth, pad, ldd), guarded[T](r, depth, pad, ldd)
-				f.copyPanel(got.x, ldd, src.x, src.ld, depth, width, pad)
-				copyPanel(want.x, ldd, src.x, src.ld, depth, width, pad)
+				f.copyPanels(got.x, ldd, src.x, src.ld, depth, width, pad, panels{count: 1})
+				copyPanels(want.x, ldd, src.x, src.ld, depth, width, pad, panels{count: 1})
 				if !sameBits(got.all, want.all) {
 					t.Fatalf("copy: width %d, pad %d, depth %d differs", width, pad, depth)
 				}

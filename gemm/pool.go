@@ -15,22 +15,38 @@ const (
 	pollWaiting = 20000
 )
 
+// A ticket holds epoch<<epochShift | back<<backShift | front: the chunks in
+// [front, back) are not yet claimed.
+const (
+	backShift  = 20
+	epochShift = 40
+	mostChunks = 1<<backShift - 1 // that a ticket can hold
+	frontOne   = 1
+	backOne    = 1 << backShift
+)
+
 // pool hands the chunks of one task at a time to its workers and the caller.
 //
-// ticket holds epoch<<32 | chunks not yet claimed. A chunk is claimed by lowering
-// ticket by one, which fails when the epoch has moved on, so that a worker that
-// wakes late cannot touch a later task. task and chunks may be read after a
-// claim: the run cannot end before the claimed chunk is done.
+// A chunk is claimed by moving an end of the ticket, which fails when the epoch has
+// moved on, so that a worker that wakes late cannot touch a later task. task, chunks
+// and each may be read after a claim: the run cannot end before the claimed chunk is
+// done. The caller and the even workers claim from the front, the odd workers from the
+// back: with two threads, passes over the same data find it where they left it.
+//
+// ticket and done share a cache line on purpose: it changes hands twice a run, when
+// the caller opens it and when it sees the last worker's chunk done.
 type pool struct {
-	ticket  atomic.Uint64
-	_       [56]byte
-	pending atomic.Int64 // chunks not yet done
-	_       [56]byte
+	ticket atomic.Uint64
+	done   atomic.Int64 // tickets that workers finished, in all runs
+	_      [48]byte
+
 	busy    atomic.Bool
 	closing atomic.Bool
 	waiting atomic.Bool // the caller is parked on finished
 	task    Task
 	chunks  int
+	each    int   // chunks a ticket
+	before  int64 // done when the run has ended
 	spin    int
 
 	finished chan struct{}
@@ -65,27 +81,63 @@ func newPool(n int) *pool {
 // close stops the workers and waits for them.
 func (p *pool) close() {
 	p.closing.Store(true)
-	p.ticket.Store((p.ticket.Load()>>32 + 1) << 32)
+	p.ticket.Store((p.ticket.Load()>>epochShift + 1) << epochShift)
 	p.wakeUp(len(p.workers))
 	p.wg.Wait()
 }
 
-// run works on t with the workers, or reports false when they are taken. A task
-// that panics here leaves the pool taken for good: later runs go without workers.
+// run works on t with the workers, or reports false when they are taken. The caller
+// has the first chunk without a claim. A task that panics here leaves the pool taken
+// for good: later runs go without workers.
 func (p *pool) run(chunks int, t Task) bool {
 	if !p.busy.CompareAndSwap(false, true) {
 		return false
 	}
-	p.task, p.chunks = t, chunks
-	p.pending.Store(int64(chunks))
-	epoch := p.ticket.Load()>>32 + 1
-	p.ticket.Store(epoch<<32 | uint64(chunks))
-	p.wakeUp(chunks - 1)
-	p.work(epoch, 0)
+	p.task, p.chunks, p.each = t, chunks, ceil(chunks, mostChunks)
+	tickets := ceil(chunks, p.each)
+	epoch := p.ticket.Load()>>epochShift + 1
+	p.ticket.Store(epoch<<epochShift | uint64(tickets)<<backShift | 1)
+	p.wakeUp(tickets - 1)
+	p.do(0, 0)
+	mine := 1
+	for {
+		i, ok := p.claim(epoch, 0)
+		if !ok {
+			break
+		}
+		p.do(i, 0)
+		mine++
+	}
+	p.before += int64(tickets - mine)
 	p.await()
 	p.task = nil
 	p.busy.Store(false)
 	return true
+}
+
+// do works on the chunks of one ticket.
+func (p *pool) do(ticket, worker int) {
+	for c := ticket * p.each; c < min((ticket+1)*p.each, p.chunks); c++ {
+		p.task.Do(c, worker)
+	}
+}
+
+// claim takes a ticket of an epoch, or reports false when none is left.
+func (p *pool) claim(epoch uint64, worker int) (ticket int, ok bool) {
+	for {
+		t := p.ticket.Load()
+		front, back := int(t%backOne), int(t>>backShift%backOne)
+		if t>>epochShift != epoch%(1<<(64-epochShift)) || front >= back {
+			return 0, false
+		}
+		if worker%2 == 0 {
+			if p.ticket.CompareAndSwap(t, t+frontOne) {
+				return front, true
+			}
+		} else if p.ticket.CompareAndSwap(t, t-backOne) {
+			return back - 1, true
+		}
+	}
 }
 
 // wakeUp wakes up to n parked workers.
@@ -97,38 +149,35 @@ func (p *pool) wakeUp(n int) {
 	}
 }
 
-// work claims chunks of one epoch until none is left.
+// work claims and does tickets of one epoch until none is left.
 func (p *pool) work(epoch uint64, worker int) {
 	for {
-		t := p.ticket.Load()
-		left := t & (1<<32 - 1)
-		if t>>32 != epoch&(1<<32-1) || left == 0 {
+		i, ok := p.claim(epoch, worker)
+		if !ok {
 			return
 		}
-		if !p.ticket.CompareAndSwap(t, t-1) {
-			continue
-		}
-		p.task.Do(p.chunks-int(left), worker)
-		if p.pending.Add(-1) == 0 && p.waiting.CompareAndSwap(true, false) {
+		p.do(i, worker)
+		p.done.Add(1)
+		if p.waiting.Load() && p.waiting.CompareAndSwap(true, false) {
 			p.finished <- struct{}{}
 		}
 	}
 }
 
-// await returns when every chunk is done: it polls, then parks. A worker that
-// was slow to leave an earlier run may wake it too soon, so it looks again.
+// await returns when the workers have done their tickets: it polls, then parks. Every
+// ticket that is done wakes it, so it looks again.
 func (p *pool) await() {
 	for i := 1; i < pollWaiting; i++ {
-		if p.pending.Load() == 0 {
+		if p.done.Load() == p.before {
 			return
 		}
 		if i%yieldEvery == 0 {
 			runtime.Gosched()
 		}
 	}
-	for p.pending.Load() != 0 {
+	for p.done.Load() != p.before {
 		p.waiting.Store(true)
-		if p.pending.Load() != 0 || !p.waiting.CompareAndSwap(true, false) {
+		if p.done.Load() != p.before || !p.waiting.CompareAndSwap(true, false) {
 			<-p.finished
 		}
 	}
@@ -150,7 +199,7 @@ func (p *pool) serve(w *poolWorker) {
 // next waits for an epoch other than the last one: it polls, then parks.
 func (p *pool) next(w *poolWorker, last uint64) uint64 {
 	for i := 1; ; i++ {
-		if e := p.ticket.Load() >> 32; e != last {
+		if e := p.ticket.Load() >> epochShift; e != last {
 			return e
 		}
 		if i%yieldEvery == 0 {
@@ -160,7 +209,7 @@ func (p *pool) next(w *poolWorker, last uint64) uint64 {
 			continue
 		}
 		w.parked.Store(true)
-		if p.ticket.Load()>>32 == last || !w.parked.CompareAndSwap(true, false) {
+		if p.ticket.Load()>>epochShift == last || !w.parked.CompareAndSwap(true, false) {
 			<-w.wake
 		}
 		i = 0

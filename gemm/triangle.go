@@ -215,12 +215,12 @@ func (r *recursion[T]) runLeaf(i0, i1 int) {
 	}
 	l := r.s.lanes[0]
 	if r.Right {
-		l.pb = grow(l.pb, r.leaf*wide)
+		l.edge = grow(l.edge, r.leaf*wide)
 	}
 	for c := r.lo; c < r.hi; c += wide {
 		r.w.width = min(wide, r.hi-c)
 		if r.Right {
-			r.rightPanel(kernel, l.pb, c, i0, n, wide)
+			r.rightPanel(kernel, l.edge, c, i0, n, wide)
 			continue
 		}
 		r.w.b, r.w.at, r.w.step = r.b, i0*r.ldb+c, r.ldb

@@ -48,46 +48,73 @@ func (g *gen) packArgs(e elem) packArgs {
 	return p
 }
 
+// copySignature has, over packSignature, panels to copy and the elements from one to
+// the next at both ends: narrow panels of few rows would otherwise be all calls.
+const copySignature = "func(dst *byte, ldd int, src *byte, lds int, depth int, width int, pad int, count int, dstep int, sstep int)"
+
+func copyGo(e elem) string {
+	return fmt.Sprintf("(dst *%s, ldd int, src *%s, lds int, depth, width, pad, count, dstep, sstep int)", e.goType, e.goType)
+}
+
 // copyKernel emits the packing of rows: a few vectors a row, read under the
 // mask of width and written under that of pad.
 func (g *gen) copyKernel(e elem) {
 	name := e.prefix + "Copy" + g.isa.suffix
-	g.text(name, packSignature, packGo(e), "packs depth rows of width elements, padded with zeros.")
+	g.text(name, copySignature, copyGo(e), "packs count panels of depth rows of width elements, padded with zeros.")
 	p := g.packArgs(e)
 	read, write := g.masks(e, "width"), g.masks(e, "pad")
 	var v []reg.VecVirtual
 	for range read {
 		v = append(v, g.isa.vector(g))
 	}
-	ahead := g.GP64()
-	g.LEAQ(Mem{Base: p.src, Index: p.lds, Scale: 8}, ahead)
 	pad := g.Load(g.Param("pad"), g.GP64())
 	for n := 1; n < len(v); n++ {
 		g.CMPQ(pad, Imm(uint64(n*e.lanes(g.isa))))
-		g.JLE(LabelRef(fmt.Sprintf("loop%d", n)))
+		g.JLE(LabelRef(fmt.Sprintf("panel%d", n)))
 	}
 	for n := len(v); n > 0; n-- {
-		g.copyLoop(e, p, fmt.Sprintf("loop%d", n), ahead, v[:n], read, write)
+		g.copyPanels(e, p, n, v[:n], read, write)
 	}
 }
 
-// copyLoop emits the loop over rows and the return.
-func (g *gen) copyLoop(e elem, p packArgs, label string, ahead reg.Register, v []reg.VecVirtual, read, write []reg.Register) {
-	g.Label(label)
+// copyPanels emits the loop over panels of n vectors, the loop over their rows, and
+// the return.
+func (g *gen) copyPanels(e elem, p packArgs, n int, v []reg.VecVirtual, read, write []reg.Register) {
+	panel, row := fmt.Sprintf("panel%d", n), fmt.Sprintf("row%d", n)
+	dst, src, ahead, rows := g.GP64(), g.GP64(), g.GP64(), g.GP64()
+	g.Label(panel)
+	g.MOVQ(p.dst, dst)
+	g.MOVQ(p.src, src)
+	g.LEAQ(Mem{Base: p.src, Index: p.lds, Scale: 8}, ahead)
+	g.MOVQ(p.depth, rows)
+	g.Label(row)
 	for j := range v {
-		g.loadMasked(e, Mem{Base: p.src, Disp: j * g.isa.bytes}, read[j], v[j])
+		g.loadMasked(e, Mem{Base: src, Disp: j * g.isa.bytes}, read[j], v[j])
 	}
 	for j := range v {
 		g.PREFETCHT0(Mem{Base: ahead, Disp: j * g.isa.bytes})
-		g.storeMasked(e, v[j], write[j], Mem{Base: p.dst, Disp: j * g.isa.bytes})
+		g.storeMasked(e, v[j], write[j], Mem{Base: dst, Disp: j * g.isa.bytes})
 	}
-	g.ADDQ(p.lds, p.src)
+	g.ADDQ(p.lds, src)
 	g.ADDQ(p.lds, ahead)
-	g.ADDQ(p.ldd, p.dst)
-	g.DECQ(p.depth)
-	g.JNZ(LabelRef(label))
+	g.ADDQ(p.ldd, dst)
+	g.DECQ(rows)
+	g.JNZ(LabelRef(row))
+	g.hopBy(e, "dstep", p.dst)
+	g.hopBy(e, "sstep", p.src)
+	count := g.Load(g.Param("count"), g.GP64())
+	g.DECQ(count)
+	g.Store(count, g.Param("count"))
+	g.JNZ(LabelRef(panel))
 	g.VZEROUPPER()
 	g.RET()
+}
+
+// hopBy adds an argument, in elements, to an address.
+func (g *gen) hopBy(e elem, param string, address reg.Register) {
+	step := g.Load(g.Param(param), g.GP64())
+	g.SHLQ(Imm(uint64(e.shift())), step)
+	g.ADDQ(step, address)
 }
 
 // masks returns the masks of the first n columns, one a vector of the widest tile.

@@ -24,6 +24,7 @@ type options struct {
 	quick   bool
 	json    string
 	groups  string
+	shapes  string
 	threads string
 	core    string
 }
@@ -33,6 +34,7 @@ func main() {
 	flag.BoolVar(&o.quick, "quick", false, "fewer sizes and rounds, at most 3 minutes")
 	flag.StringVar(&o.json, "json", "", "write the numbers to `file`")
 	flag.StringVar(&o.groups, "groups", "", "measure only groups whose name contains one of these, comma separated")
+	flag.StringVar(&o.shapes, "shapes", "", "measure only rows whose name contains one of these, comma separated")
 	flag.StringVar(&o.threads, "threads", "1,2", "thread counts")
 	flag.StringVar(&o.core, "core", "", "force OpenBLAS's core type, such as Haswell, in place of its own choice")
 	flag.Parse()

@@ -70,7 +70,7 @@ func (r *report) measure(b *bench, st *stage, set settings, o options) {
 				continue
 			}
 			c := it.build()
-			if len(c.entries) < 2 {
+			if len(c.entries) < 2 || !selected(c.shape, o.shapes) {
 				continue
 			}
 			s := set
@@ -102,6 +102,7 @@ func groupsOf(items []item) []string {
 	return groups
 }
 
+// selected reports whether a name contains one of the wanted parts, or all are.
 func selected(group, wanted string) bool {
 	if wanted == "" {
 		return true
