@@ -26,7 +26,8 @@
 // no algorithm can do better than that divided by the smallest. Two options
 // answer it: the [Ridge] bounds the smallest eigenvalue from below, and the
 // [Precision] says where the work is done. [Auto] works in float32 while
-// λmax/(λmin+ridge) ≤ 1e4 and in float64 beyond.
+// κ = λmax/(λmin+ridge) ≤ 1e4, for roots while also κ times the exponent ≤ 500, and in
+// float64 beyond.
 //
 // # Storage, aliasing, concurrency
 //

@@ -29,10 +29,10 @@ func (m Method) String() string {
 type Precision uint8
 
 const (
-	// Auto is Single while λmax/(λmin+ridge) ≤ 1e4 (1e3 for the iterative
-	// methods) and Double beyond, for roots and eigendecompositions. Refreshes
-	// by QR, which do not resolve the small eigenvalues in any case, are
-	// computed in Single.
+	// Auto is Single while κ = λmax/(λmin+ridge) ≤ 1e4 (1e3 for the iterative
+	// methods) and, for a root, κ times its exponent ≤ 500, which keeps its error
+	// below 1e-4; it is Double beyond. Refreshes by QR, which do not resolve the
+	// small eigenvalues in any case, are computed in Single.
 	Auto Precision = iota
 	// Single is the element type of the solver.
 	Single

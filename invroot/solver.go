@@ -266,7 +266,7 @@ func eigenInto[U, T gemm.Float](ctx context.Context, c *core[U], q gemm.Matrix[T
 	if err := c.tridiagonalise(ctx); err != nil {
 		return rep, err
 	}
-	if auto != nil && c.illConditioned(*auto, scale) {
+	if auto != nil && c.illConditioned(*auto, scale, 0) {
 		return rep, errIllConditioned
 	}
 	if rep.Residual, err = c.diagonalise(ctx); err != nil {
