@@ -32,6 +32,10 @@ type Buffer struct {
 	whole  []byte // what the system gave, at least mem
 	pinned bool
 	free   func(b *Buffer) error // how Close gives whole back; nil after Close
+
+	driver  Driver // where the memory came from; nil for the system's
+	managed bool   // it moves between host and device
+	shared  bool   // the device may use its address
 }
 
 // Bytes returns the buffer's memory.
@@ -81,6 +85,9 @@ func (b *Buffer) Advise(h Hint) error {
 	if h > Cold {
 		return fmt.Errorf("uvm: hint %d: want WillNeed (0) to Cold (3)", h)
 	}
+	if b.driver != nil {
+		return nil // the system's advice does not hold for a driver's memory
+	}
 	return advise(b.whole, h)
 }
 
@@ -88,9 +95,14 @@ func (b *Buffer) Advise(h Hint) error {
 func (b *Buffer) Prefetch() error { return b.Advise(WillNeed) }
 
 // Release gives the pages back to the system and keeps the range: the contents
-// are zero afterwards. A pinned buffer is unlocked first and stays unpinned.
+// are zero afterwards. A pinned buffer is unlocked first and stays unpinned. Memory
+// of a driver is only zeroed: its pages are the driver's.
 func (b *Buffer) Release() error {
 	b.check()
+	if b.driver != nil {
+		clear(b.mem)
+		return nil
+	}
 	if b.pinned {
 		if err := unlock(b.whole); err != nil {
 			return err

@@ -6,9 +6,12 @@
 //
 // [Host] is anonymous mapped memory, on huge pages where the system offers them.
 // [Pinned] is the same, locked into RAM; where the system refuses to lock it stays
-// ordinary memory, one warning is logged and the refusals are counted. Managed
-// memory of an accelerator comes through the [Allocator] interface from the
-// package that drives it.
+// ordinary memory, one warning is logged and the refusals are counted.
+// [DeviceMemory] is memory that an accelerator uses too. It asks the device how it
+// reaches memory and allocates accordingly: the same bytes for both sides where the
+// hardware is coherent or integrated, managed memory with prefetch where both sides
+// may use it at the same time, page-locked memory to stage copies through otherwise.
+// The accelerator is behind the [Driver] interface.
 //
 // A [Pool] recycles buffers by size class under a byte limit, and knows its
 // high-water mark.
@@ -27,7 +30,8 @@
 // # The race detector
 //
 // It does not see mapped memory. Under -race buffers come from the Go heap, so
-// that a race in a buffer is reported; Release then only zeroes.
+// that a race in a buffer is reported; Release then only zeroes. Memory of an
+// accelerator's driver stays what it is.
 //
 // # Concurrency
 //

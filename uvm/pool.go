@@ -73,6 +73,7 @@ func (p *Pool) Alloc(n int64) (*Buffer, error) {
 	p.stats.Peak = max(p.stats.Peak, p.stats.InUse)
 	return &Buffer{
 		mem: inner.mem[:n:n], whole: inner.whole, pinned: inner.pinned,
+		driver: inner.driver, managed: inner.managed, shared: inner.shared,
 		free: func(b *Buffer) error { return p.giveBack(b, inner, size) },
 	}, nil
 }

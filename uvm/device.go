@@ -1,0 +1,250 @@
+package uvm
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"unsafe"
+)
+
+// Driver is what device memory needs of an accelerator; *streams.Device is one. All
+// methods are safe for concurrent use.
+type Driver interface {
+	// MemoryAccess tells whether the device shares the host's memory chips, whether
+	// it reads all host memory through the host's page tables, and whether both
+	// sides may use managed memory at the same time.
+	MemoryAccess() (integrated, coherent, concurrent bool)
+	// MemoryInfo returns the device's free and total bytes.
+	MemoryInfo() (free, total int64, err error)
+	AllocManaged(n int64) (addr uintptr, err error)
+	AllocPinned(n int64) (addr uintptr, err error)
+	Free(addr uintptr) error       // of AllocManaged
+	FreePinned(addr uintptr) error // of AllocPinned
+	// Prefetch moves managed memory to the device or the host in the order of the
+	// stream with this handle.
+	Prefetch(addr uintptr, n int64, toHost bool, stream uintptr) error
+	// Advise passes an advice by its number in CUmem_advise, about the device or
+	// the host.
+	Advise(addr uintptr, n int64, advice int, host bool) error
+}
+
+// Access is how a device reaches a buffer.
+type Access uint8
+
+const (
+	// Adaptive chooses by the device: the default.
+	Adaptive Access = iota
+	// Direct: host and device use the same bytes where they are. Nothing is copied
+	// or moved: integrated and hardware-coherent devices.
+	Direct
+	// Migrating: managed memory, which moves to the side that uses it, by request
+	// ahead of time ([Buffer.MoveTo]) or by page faults: devices with concurrent
+	// managed access.
+	Migrating
+	// Staged: page-locked host memory, which somebody copies to the device and back.
+	Staged
+)
+
+// String names the access as reports print it.
+func (a Access) String() string {
+	names := [...]string{"adaptive", "direct", "managed + prefetch", "staged through pinned memory"}
+	if int(a) < len(names) {
+		return names[a]
+	}
+	return fmt.Sprintf("access(%d)", uint8(a))
+}
+
+// Choose returns the access that fits a device with these properties; see
+// [Driver]'s MemoryAccess.
+func Choose(integrated, coherent, concurrent bool) Access {
+	switch {
+	case integrated || coherent:
+		return Direct
+	case concurrent:
+		return Migrating
+	}
+	return Staged
+}
+
+// DeviceOptions sets [NewDeviceMemory].
+type DeviceOptions struct {
+	// Access overrides the choice; default Adaptive. Migrating needs a device with
+	// concurrent managed access.
+	Access Access
+	// Reserve is how many bytes of the device managed memory leaves to others. The
+	// default 0 stands for a sixteenth of the device's memory, negative for none.
+	Reserve int64
+}
+
+// DeviceMemory allocates memory that a device uses too, the way that fits its
+// architecture.
+//
+// Managed memory may exceed the device, and asking for too much of it can make a
+// whole machine unresponsive, so it is never given beyond what was free when the
+// first of it was allocated, less the reserve, nor beyond what is free now.
+type DeviceMemory struct {
+	driver  Driver
+	access  Access
+	mapped  bool // direct access goes through pinned memory: integrated, not coherent
+	reserve int64
+
+	mu    sync.Mutex
+	given int64 // bytes of managed memory handed out
+	base  int64 // free bytes before the first of them; meaningful while given > 0
+}
+
+// NewDeviceMemory returns an allocator for the driver's device.
+func NewDeviceMemory(d Driver, o DeviceOptions) (*DeviceMemory, error) {
+	if d == nil {
+		return nil, errors.New("uvm: device memory without a driver")
+	}
+	integrated, coherent, concurrent := d.MemoryAccess()
+	m := &DeviceMemory{driver: d, access: o.Access, mapped: !coherent, reserve: max(0, o.Reserve)}
+	switch {
+	case o.Access > Staged:
+		return nil, fmt.Errorf("uvm: access %d: want Adaptive (0) to Staged (3)", o.Access)
+	case o.Access == Migrating && !concurrent:
+		return nil, fmt.Errorf("uvm: managed memory: the device has no concurrent managed access: %w", errors.ErrUnsupported)
+	case o.Access == Direct && !integrated && !coherent:
+		return nil, fmt.Errorf("uvm: direct access: the device is neither integrated nor coherent: %w", errors.ErrUnsupported)
+	case o.Access == Adaptive:
+		m.access = Choose(integrated, coherent, concurrent)
+	}
+	if o.Reserve == 0 {
+		_, total, err := d.MemoryInfo()
+		if err != nil {
+			return nil, fmt.Errorf("uvm: device memory: %w", err)
+		}
+		m.reserve = total / 16
+	}
+	return m, nil
+}
+
+// Access returns what was chosen; never Adaptive.
+func (m *DeviceMemory) Access() Access { return m.access }
+
+// Alloc returns n zeroed bytes. Managed memory beyond the limit fails with an error
+// that wraps ErrLimit and names the numbers.
+func (m *DeviceMemory) Alloc(n int64) (*Buffer, error) {
+	if n <= 0 {
+		return nil, fmt.Errorf("%w: %d bytes: want 1 or more", ErrSize, n)
+	}
+	switch {
+	case m.access == Migrating:
+		return m.managed(n)
+	case m.access == Direct && !m.mapped:
+		b, err := Host{}.Alloc(n)
+		if err == nil {
+			b.shared = true
+		}
+		return b, err
+	}
+	addr, err := m.driver.AllocPinned(n)
+	if err != nil {
+		return nil, fmt.Errorf("uvm: %d pinned bytes: %w", n, err)
+	}
+	b := adopt(addr, n, m.driver, func(*Buffer) error { return m.driver.FreePinned(addr) })
+	b.pinned, b.shared = true, m.access == Direct
+	return b, nil
+}
+
+func (m *DeviceMemory) managed(n int64) (*Buffer, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if err := m.admit(n); err != nil {
+		return nil, err
+	}
+	addr, err := m.driver.AllocManaged(n)
+	if err != nil {
+		return nil, fmt.Errorf("uvm: %d managed bytes: %w", n, err)
+	}
+	m.given += n
+	b := adopt(addr, n, m.driver, func(*Buffer) error {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		m.given -= n
+		return m.driver.Free(addr)
+	})
+	b.shared, b.managed = true, true
+	return b, nil
+}
+
+// admit holds the limit. What was given may or may not be on the device by now, so
+// both what was free before any of it and what is free now bound the rest.
+func (m *DeviceMemory) admit(n int64) error {
+	free, _, err := m.driver.MemoryInfo()
+	if err != nil {
+		return fmt.Errorf("uvm: device memory: %w", err)
+	}
+	if m.given == 0 {
+		m.base = free
+	}
+	if room := min(m.base-m.given, free) - m.reserve; n > room {
+		return fmt.Errorf("%w: %d managed bytes asked, room for %d: %d free at first, %d free now, %d given, %d kept back",
+			ErrLimit, n, max(0, room), m.base, free, m.given, m.reserve)
+	}
+	return nil
+}
+
+// adopt makes a buffer of memory that a driver gave, zeroed.
+func adopt(addr uintptr, n int64, d Driver, free func(b *Buffer) error) *Buffer {
+	mem := foreign(addr, n)
+	clear(mem)
+	return &Buffer{mem: mem, whole: mem, driver: d, free: func(b *Buffer) error {
+		b.mem, b.whole = nil, nil
+		return free(b)
+	}}
+}
+
+// foreign is the one place where an address becomes a slice. It is sound because
+// the memory is a driver's: the collector neither knows nor moves it, and the
+// buffer's Close is what ends it.
+func foreign(addr uintptr, n int64) []byte {
+	return unsafe.Slice(*(**byte)(unsafe.Pointer(&addr)), n)
+}
+
+// Shared reports whether the device may use the buffer's address as it is.
+func (b *Buffer) Shared() bool { return b.shared }
+
+// MoveTo starts moving a managed buffer to the device or to the host, in the order
+// of the stream with this handle. Memory that does not move is where it should be
+// already: nothing happens.
+func (b *Buffer) MoveTo(device bool, stream uintptr) error {
+	b.check()
+	if !b.managed {
+		return nil
+	}
+	return b.driver.Prefetch(b.Addr(), b.Len(), !device, stream)
+}
+
+// Placement is advice about where a managed buffer is used.
+type Placement uint8
+
+// The placements. PreferDevice and PreferHost name the side that holds the buffer,
+// DeviceReads has it mapped there, so that an access does not fault; ReadMostly
+// keeps a copy on both sides until somebody writes.
+const (
+	PreferDevice Placement = iota
+	PreferHost
+	DeviceReads
+	ReadMostly
+)
+
+// place maps placements to CUmem_advise and the side it speaks of.
+var place = [...]struct {
+	advice int
+	host   bool
+}{PreferDevice: {3, false}, PreferHost: {3, true}, DeviceReads: {5, false}, ReadMostly: {1, false}}
+
+// Place passes advice about a managed buffer to the driver; for memory that does
+// not move it does nothing.
+func (b *Buffer) Place(p Placement) error {
+	b.check()
+	if int(p) >= len(place) {
+		return fmt.Errorf("uvm: placement %d: want PreferDevice (0) to ReadMostly (3)", p)
+	}
+	if !b.managed {
+		return nil
+	}
+	return b.driver.Advise(b.Addr(), b.Len(), place[p].advice, place[p].host)
+}
