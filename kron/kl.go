@@ -101,6 +101,7 @@ func (b *Block[T]) rowScale(st *State[T], p int) float64 {
 // old gains; eigenvalues 1 see the new gain of mode 2; mode 0 sees the new gain
 // of mode 1 and the old one of mode 2. For matrices all gains are old.
 func (b *Block[T]) klStatistics(st *State[T], x, partial, c []T, ops Ops[T], sc *Scratch[T]) {
+	_ = ops.Sync() // see Note: the host's turn
 	var old [MaxOrder][]T
 	for k := range b.order {
 		if b.modes[k].factored {
@@ -160,6 +161,7 @@ func (b *Block[T]) klEigenvalues(st *State[T], k int, c []T, use *[MaxOrder][]T,
 	if !md.factored {
 		return
 	}
+	_ = ops.Sync() // see Note: the host's turn
 	mean := sc.vector[MaxOrder+k][:md.dim]
 	before := b.weights(0, k, use, sc.buf[2])
 	after := b.weights(k+1, b.order, use, sc.buf[3])

@@ -34,9 +34,17 @@ type Ops[T gemm.Float] interface {
 	// PermuteMode sets dst[p,i,q] = x[p,perm[i],q]; dst must not overlap x.
 	PermuteMode(dst, x []T, pre, post int, perm []int)
 
-	// Sync waits for all calls and returns the first failure.
+	// Sync waits for all calls and returns the first failure, from then on at each
+	// call: results are not to be trusted any more.
 	Sync() error
 }
+
+// Note: the host's turn
+//
+// A step writes some slices on the host: a gathered gradient, KL's vectors of
+// gains and weights. Operations in flight may still use those slices, so Sync comes
+// before such a write. Its error is not handled there: it stays, and the Sync at the
+// end of the step returns it.
 
 // CPU is the [Ops] of the host: level 3 on an engine, the rest in package vec.
 // It has no state of its own and is as concurrent as its engine.

@@ -51,12 +51,13 @@ func scratchExtent[T gemm.Float](blocks []*Block[T]) (size, side int) {
 
 // gather returns v's elements side by side: v's own storage where they already
 // lie so, else a copy in buf. Steps read gradients only through it, so a strided
-// gradient gives the same bits as a packed one.
-func gather[T gemm.Float](buf []T, v View[T]) []T {
+// gradient gives the same bits as a packed one. See Note: the host's turn.
+func gather[T gemm.Float](ops Ops[T], buf []T, v View[T]) []T {
 	n := v.Len()
 	if v.packed() {
 		return v.Data[:n]
 	}
+	_ = ops.Sync()
 	at := 0
 	for i := range v.Dims[0] {
 		for j := range v.Dims[1] {

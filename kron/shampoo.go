@@ -5,7 +5,7 @@ import "math"
 // decayed returns the gradient that Shampoo and EigenShampoo work with: packed,
 // and with L2 decay folded in before any statistics.
 func (b *Block[T]) decayed(w, g View[T], ops Ops[T], sc *Scratch[T]) []T {
-	x := gather(sc.packed, g)
+	x := gather(ops, sc.packed, g)
 	if b.opts.Decay != L2 || b.opts.WeightDecay == 0 {
 		return x
 	}
@@ -13,7 +13,7 @@ func (b *Block[T]) decayed(w, g View[T], ops Ops[T], sc *Scratch[T]) []T {
 	if &x[0] != &sum[0] {
 		ops.Copy(sum, x)
 	}
-	ops.Axpby(T(b.opts.WeightDecay), gather(sc.buf[0], w), 1, sum)
+	ops.Axpby(T(b.opts.WeightDecay), gather(ops, sc.buf[0], w), 1, sum)
 	return sum
 }
 

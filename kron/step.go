@@ -35,11 +35,11 @@ func (b *Block[T]) Begin(st *State[T], w, g View[T], lr float64, ops Ops[T], sc 
 	switch {
 	case b.diagonal:
 		st.Meta[metaStep]++
-		b.diagonalStep(st, w, gather(sc.packed, g), lr, ops, sc)
+		b.diagonalStep(st, w, gather(ops, sc.packed, g), lr, ops, sc)
 	case b.opts.Method.kl():
-		b.klBegin(st, w, gather(sc.packed, g), lr, ops, sc)
+		b.klBegin(st, w, gather(ops, sc.packed, g), lr, ops, sc)
 	case b.opts.Method == SOAP:
-		b.soapBegin(st, w, gather(sc.packed, g), lr, ops, sc)
+		b.soapBegin(st, w, gather(ops, sc.packed, g), lr, ops, sc)
 	default:
 		b.rootStatistics(st, b.decayed(w, g, ops, sc), ops, sc)
 	}

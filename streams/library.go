@@ -12,6 +12,9 @@ type Product = cuda.Product
 // Update is the shape of a symmetric update: see [BLAS.Syrk].
 type Update = cuda.Update
 
+// Op says whether a matrix enters a product transposed.
+type Op = cuda.Op
+
 // How a matrix enters a product, and which triangle of a symmetric one is used.
 const (
 	NoTrans = cuda.N

@@ -28,6 +28,7 @@ var allowed = map[string][]string{
 	"checkpoint":             {prefix + "gemm", own + "checkpoint/safetensors", own + "param", "golang.org/x/sys/"},
 	"checkpoint/safetensors": {prefix + "gemm", own + "param", own + "model"},
 	"asteria":                {prefix + "coherreg", prefix + "gemm", prefix + "gemm/vec", prefix + "hooks", prefix + "invroot", prefix + "kron", prefix + "nvmepage", prefix + "tierctl", prefix + "uvm", own + "param", own + "optim"},
+	"cuda":                   {prefix + "gemm", prefix + "gemm/vec", prefix + "invroot", prefix + "kron", prefix + "streams", prefix + "uvm"},
 	"config":                 {prefix + "invroot", prefix + "kron", own + "asteria", own + "data", own + "model", own + "optim", own + "param", own + "tokenizer", "github.com/goccy/go-yaml", "github.com/goccy/go-yaml/"},
 	"plan":                   {own + "asteria", own + "config", own + "data", own + "model", own + "optim"},
 	"train":                  {prefix + "coherreg", prefix + "gemm", prefix + "gemm/vec", prefix + "hooks", prefix + "nvmepage", prefix + "tierctl", own + "asteria", own + "checkpoint", own + "checkpoint/safetensors", own + "config", own + "data", own + "energy", own + "model", own + "optim", own + "param", own + "tokenizer", "golang.org/x/sys/"},

@@ -9,6 +9,7 @@ require (
 	github.com/asteria-runtime/asteria/invroot v0.1.0
 	github.com/asteria-runtime/asteria/kron v0.1.0
 	github.com/asteria-runtime/asteria/nvmepage v0.1.0
+	github.com/asteria-runtime/asteria/streams v0.1.0
 	github.com/asteria-runtime/asteria/tierctl v0.1.0
 	github.com/asteria-runtime/asteria/uvm v0.1.0
 	github.com/ebitengine/purego v0.11.3

@@ -22,6 +22,29 @@ var Families = []string{"soap_*.json", "shampoo_*.json", "klshampoo_*.json", "kl
 type Solvers struct {
 	Float64 func(t testing.TB, ridge float64, order int) kron.Refresher[float64]
 	Float32 func(t testing.TB, ridge float64, order int) kron.Refresher[float32]
+	// Ops64 and Ops32 make the operations; nil means the host's.
+	Ops64 func(t testing.TB) kron.Ops[float64]
+	Ops32 func(t testing.TB) kron.Ops[float32]
+}
+
+func (s Solvers) ops64(t testing.TB) kron.Ops[float64] {
+	if s.Ops64 == nil {
+		return hostOps[float64](t)
+	}
+	return s.Ops64(t)
+}
+
+func (s Solvers) ops32(t testing.TB) kron.Ops[float32] {
+	if s.Ops32 == nil {
+		return hostOps[float32](t)
+	}
+	return s.Ops32(t)
+}
+
+func hostOps[T gemm.Float](t testing.TB) kron.Ops[T] {
+	engine := gemm.New(1)
+	t.Cleanup(engine.Close)
+	return kron.NewCPU[T](engine)
 }
 
 // Run plays every file in dir that matches pattern, one subtest each. It skips
@@ -60,7 +83,7 @@ func runFile(t *testing.T, path string, solvers Solvers) {
 		c := &f.Cases[i]
 		for _, space := range []kron.MomentumSpace{kron.MomentumOriginal, kron.MomentumEigen} {
 			t.Run(fmt.Sprintf("%s/float64/momentum%d", c.Name, space), func(t *testing.T) {
-				runCase(t, f, c, space, f.tolerance64(c), solvers.Float64, false)
+				runCase(t, f, c, space, f.tolerance64(c), solvers.Float64, solvers.ops64, false)
 			})
 		}
 		t.Run(c.Name+"/float32", func(t *testing.T) {
@@ -71,7 +94,7 @@ func runFile(t *testing.T, path string, solvers Solvers) {
 			if f.only64() {
 				t.Skip("the file says to compare in float64: in float32 its factors are noise")
 			}
-			runCase(t, f, c, kron.MomentumEigen, tol, solvers.Float32, injectAll)
+			runCase(t, f, c, kron.MomentumEigen, tol, solvers.Float32, solvers.ops32, injectAll)
 		})
 	}
 }
@@ -129,8 +152,8 @@ type delayed[T gemm.Float] struct {
 }
 
 func runCase[T gemm.Float](t *testing.T, f *file, c *testCase, space kron.MomentumSpace, tol float64,
-	solver func(testing.TB, float64, int) kron.Refresher[T], injectAll bool) {
-	p, err := newPlayer[T](t, f, c, space, solver)
+	solver func(testing.TB, float64, int) kron.Refresher[T], ops func(testing.TB) kron.Ops[T], injectAll bool) {
+	p, err := newPlayer[T](t, f, c, space, solver, ops)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -157,7 +180,7 @@ func runCase[T gemm.Float](t *testing.T, f *file, c *testCase, space kron.Moment
 }
 
 func newPlayer[T gemm.Float](t *testing.T, f *file, c *testCase, space kron.MomentumSpace,
-	solver func(testing.TB, float64, int) kron.Refresher[T]) (*player[T], error) {
+	solver func(testing.TB, float64, int) kron.Refresher[T], ops func(testing.TB) kron.Ops[T]) (*player[T], error) {
 	method, err := f.method(c)
 	if err != nil {
 		return nil, err
@@ -188,8 +211,6 @@ func newPlayer[T gemm.Float](t *testing.T, f *file, c *testCase, space kron.Mome
 	if err := c.checkShapes(p.tiles); err != nil {
 		return nil, err
 	}
-	engine := gemm.New(1)
-	t.Cleanup(engine.Close)
 	order := 0
 	for _, d := range c.Shape {
 		order = max(1, order) * max(1, d)
@@ -199,7 +220,7 @@ func newPlayer[T gemm.Float](t *testing.T, f *file, c *testCase, space kron.Mome
 		ridge = max(0, opts.Epsilon)
 	}
 	p.solver = &injector[T]{Refresher: solver(t, ridge, order), c: c}
-	p.worker = kron.NewWorker(kron.NewCPU[T](engine), kron.Refresher[T](p.solver), p.blocks...)
+	p.worker = kron.NewWorker(ops(t), kron.Refresher[T](p.solver), p.blocks...)
 	return p, nil
 }
 
@@ -232,6 +253,9 @@ func (p *player[T]) step(call int) error {
 			return err
 		}
 		b.Finish(p.states[i], param, g, p.lr, w.Ops, w.Scratch)
+		if err := w.Ops.Sync(); err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -245,6 +269,9 @@ func (p *player[T]) adoptionPoint(call, i int) error {
 	}
 	if b.Due(st.Meta) {
 		job := b.NewJob()
+		if err := p.worker.Ops.Sync(); err != nil {
+			return err
+		}
 		if err := b.Snapshot(st, &job.Snapshot); err != nil {
 			return err
 		}
