@@ -132,11 +132,42 @@ func (f *lq[T]) column(a gemm.Matrix[T], at, r int, tau T, t gemm.Matrix[T]) {
 }
 
 // reflector turns x into v of H = I - tau*v*vᵀ with H*x = beta*e_0 and v_0 = 1.
+// Rows of a singular matrix are rounding of rounding by then: x is scaled up where
+// its squares would lose digits to underflow, or H would not be orthogonal.
 func (f *lq[T]) reflector(x []T) (beta, tau T) {
-	tail := x[1:]
+	scale := 1.0
+	s := f.square(x[1:])
+	if limit := tiny[T](); s < limit {
+		if m := float64(maxAbsRow(x)); m > limit {
+			scale = powerOfTwo(m)
+			vec.Scale(T(scale), x)
+			s = f.square(x[1:])
+		} else {
+			s = 0
+		}
+	}
+	beta, tau = reflect(x, s)
+	return T(float64(beta) / scale), tau
+}
+
+// tiny is a square below which float sums of squares lose digits.
+func tiny[T gemm.Float]() float64 {
+	if unit[T]() > 0x1p-30 {
+		return 0x1p-90
+	}
+	return 0x1p-900
+}
+
+// square returns x·x.
+func (f *lq[T]) square(x []T) float64 {
 	dot := f.coef[:1]
-	f.k.dots(dot, gemm.Matrix[T]{Rows: 1, Cols: len(tail), Stride: len(tail), Data: tail}, tail)
-	alpha, s := float64(x[0]), float64(dot[0])
+	f.k.dots(dot, gemm.Matrix[T]{Rows: 1, Cols: len(x), Stride: len(x), Data: x}, x)
+	return float64(dot[0])
+}
+
+// reflect is reflector for a tail whose square is s.
+func reflect[T gemm.Float](x []T, s float64) (beta, tau T) {
+	tail, alpha := x[1:], float64(x[0])
 	if s == 0 {
 		clear(tail)
 		x[0] = 1

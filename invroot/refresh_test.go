@@ -283,3 +283,40 @@ func TestPolarExpressIntervalsShrink(t *testing.T) {
 		}
 	}
 }
+
+// The columns of a rank-one product are rounding of rounding after the first
+// reflector, small enough for their squares to underflow.
+func TestIterateOfARankOneFactorKeepsAnOrthonormalBasis(t *testing.T) {
+	const n = 24
+	eng := gemm.New(1)
+	defer eng.Close()
+	s, err := NewSolver[float32](eng, n, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	a, q := gemm.NewMatrix[float32](n, n), gemm.NewMatrix[float32](n, n)
+	for i := range n {
+		q.Set(i, i, 1)
+		for j := range n {
+			a.Set(i, j, float32((i+1)*(j+1)))
+		}
+	}
+	if _, err := s.Iterate(t.Context(), q, a, nil); err != nil {
+		t.Fatal(err)
+	}
+	for i := range n {
+		for j := range i + 1 {
+			dot := 0.0
+			for k := range n {
+				dot += float64(q.At(k, i)) * float64(q.At(k, j))
+			}
+			if i == j {
+				dot--
+			}
+			if !(math.Abs(dot) <= 40*math.Sqrt(n)*0x1p-24) {
+				t.Fatalf("columns %d and %d: %v", i, j, dot)
+			}
+		}
+	}
+}
