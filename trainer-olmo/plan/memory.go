@@ -41,7 +41,7 @@ func (p *Plan) memory(c *config.Config) error {
 	}
 	p.passes(c)
 	p.add("data", dataBytes(p, c), "batches and the order of the instances", true)
-	p.add("program", programBytes(p.Total()), "binary, stacks, the collector's tables and the garbage between its runs", true)
+	p.add("program", programBytes(p.Total()), "binary, stacks, the collector's tables", true)
 	return nil
 }
 
@@ -72,10 +72,9 @@ func dataBytes(p *Plan, c *config.Config) int64 {
 }
 
 // programBytes is the memory of the program itself beside so many bytes of
-// everything else: about 12 MiB for binary, stacks and small objects, and what the
-// collector keeps for each page of the heap, together with garbage not collected
-// yet a two-hundredth.
-func programBytes(rest int64) int64 { return 12<<20 + rest/200 }
+// everything else: about 8 MiB for binary, stacks and small objects, and a
+// five-hundredth for the collector's tables and the rounding of sizes.
+func programBytes(rest int64) int64 { return 8<<20 + rest/500 }
 
 // optimizerMemory adds the optimizer's classes and returns the bytes that
 // a checkpoint holds of it.
@@ -119,8 +118,10 @@ func (p *Plan) optimizerMemory(c *config.Config) (int64, error) {
 		p.addPlaced(class.name, n, away[class.key], class.what, class.key == asteria.ClassSolver)
 	}
 	p.jobs(a, away[asteria.ClassJobs])
-	if o.Tiers != nil { // a save streams it object by object, without a copy
-		persistent = 0
+	if o.Tiers != nil {
+		// A save streams state and results object by object. What a step changes
+		// before its turn is copied into the tiers, within their budgets.
+		return 0, nil
 	}
 	return persistent + a.Pending, a.Check(o.MemoryLimit)
 }
@@ -192,6 +193,9 @@ func (p *Plan) Check(limit int64) error {
 
 // HeapLimit is the limit of the Go heap under which a run of this plan keeps to
 // it, for [runtime/debug.SetMemoryLimit]. The collector then runs when garbage
-// would exceed what the plan allows, and not as rarely as the size of the state
-// would make it.
-func (p *Plan) HeapLimit() int64 { return p.Total() - p.offHeap }
+// exceeds a few megabytes, and not as rarely as the size of the state would make
+// it; with less room than that it would run all the time.
+func (p *Plan) HeapLimit() int64 {
+	heap := p.Total() - p.offHeap
+	return heap + 12<<20 + heap/256
+}

@@ -127,10 +127,15 @@ func (p *Plan) checkTiers(c *config.Config, a asteria.Plan) error {
 			parts, need = append(parts, fmt.Sprintf("%s %s", class.key, Size(n))), need+n
 		}
 	}
+	if pad := a.Placed - need; pad > 0 {
+		parts, need = append(parts, "whole pages "+Size(pad)), a.Placed
+	}
 	sum := fmt.Sprintf("the optimizer's state needs %s = %s (%s bytes)", strings.Join(parts, " + "), Size(need), Group(need))
 	budget := fmt.Sprintf("tiers.device %s + tiers.host %s", Size(int64(c.Tiers.Device)), Size(int64(c.Tiers.Host)))
 	size := int64(c.Tiers.NVMe.Size)
 	switch {
+	case a.Group > ram:
+		return fmt.Errorf("%w: the step of the largest block needs %s of state at once, %s allow %s, %s too few", ErrOverBudget, Size(a.Group), budget, Size(ram), Size(a.Group-ram))
 	case need <= ram:
 		return nil
 	case c.Tiers.NVMe.Path == "":

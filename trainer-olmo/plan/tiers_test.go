@@ -27,7 +27,7 @@ func TestEveryByteIsPlacedOnce(t *testing.T) {
 		set := []string{"optimizer.name=" + method, "runtime.mode=" + mode}
 		whole := plan(t, set...)
 		all := state(whole)
-		limits := [2]int64{rng.Int64N(all) + 1, rng.Int64N(all) + 1}
+		limits := [2]int64{rng.Int64N(all) + 64<<20, rng.Int64N(all) + 64<<20} // the largest group fits
 		p := plan(t, append(set, fmt.Sprintf("tiers.device=%d", limits[0]), fmt.Sprintf("tiers.host=%d", limits[1]), "tiers.nvme.path=/nvme")...)
 		var used [3]int64
 		for i, name := range []string{"device", "host", "nvme"} {
@@ -74,11 +74,12 @@ func TestPlacedStateHasNoCopy(t *testing.T) {
 	if got := class(p, "checkpoint snapshot"); got != 4*p.Parameters {
 		t.Errorf("a snapshot of %d bytes for weights of %d", got, 4*p.Parameters)
 	}
-	if d := p.Total() - p.HeapLimit(); d != state(p) {
-		t.Errorf("%d bytes off the heap, the state has %d", d, state(p))
+	if p.offHeap != state(p) {
+		t.Errorf("%d bytes off the heap, the state has %d", p.offHeap, state(p))
 	}
-	if q := plan(t, "optimizer.name=soap"); q.HeapLimit() != q.Total() || len(q.Tiers) != 0 {
-		t.Errorf("without tiers the heap has %d of %d bytes", q.HeapLimit(), q.Total())
+	q := plan(t, "optimizer.name=soap")
+	if q.HeapLimit() <= q.Total() || q.HeapLimit() > q.Total()+q.Total()/64+16<<20 || len(q.Tiers) != 0 {
+		t.Errorf("without tiers the heap may have %d bytes of %d planned", q.HeapLimit(), q.Total())
 	}
 }
 
@@ -93,6 +94,8 @@ func TestStateOverItsTiersIsRefusedWithTheArithmetic(t *testing.T) {
 		"a small drive": {[]string{"optimizer.name=soap", "tiers.host=100MiB", "tiers.nvme.path=/n", "tiers.nvme.size=1MiB"},
 			[]string{"+ tiers.nvme.size 1.00 MiB allow 101.00 MiB"}},
 		"first order": {[]string{"tiers.host=100MiB"}, []string{"moments of adamw need 204.02 MiB", "allow 100.00 MiB, 104.02 MiB too few"}},
+		"a step that does not fit": {[]string{"optimizer.name=soap", "tiers.host=1MiB", "tiers.nvme.path=/n"},
+			[]string{"the step of the largest block needs ", "of state at once, tiers.device 0 B + tiers.host 1.00 MiB allow 1.00 MiB"}},
 	} {
 		cfg, err := config.Parse("f.yaml", []byte(base), c.set)
 		if err != nil {
