@@ -33,7 +33,11 @@ func newSecondOrder[T gemm.Float](c *config.Config, params []param.Param[T], eng
 			return nil, err
 		}
 	}
-	return asteria.New(params, eng, o)
+	r, err := asteria.New(params, eng, o)
+	if err != nil {
+		return nil, err // not r: a nil *Runtime in an interface is not nil
+	}
+	return r, nil
 }
 
 // totaler is a second-order optimizer as the metrics see it.
