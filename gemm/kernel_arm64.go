@@ -30,9 +30,9 @@ func familySNEON() *family[float32] {
 		byRow: [][]func(*tile[float32]){nil, sTilesByRow1NEON(), sTilesByRow2NEON(), sTilesByRow3NEON()},
 		byCol: [][]func(*tile[float32]){nil, sTilesByCol1NEON(), sTilesByCol2NEON(), sTilesByCol3NEON()},
 		leaf:  8, solve: sSolveKernelsNEON(), times: sTimesKernelsNEON(),
-		copyPanel: copyRowsWith(sCopyNEON), turnPanel: turnBlocksWith(4, sTurnNEON),
+		copyPanels: copyRowsWith(sCopyNEON), turnPanel: turnBlocksWith(4, sTurnNEON),
 		peak:     func(n int) int { sPeakNEON(n); return n * 24 * 4 },
-		blocking: blocking{kc: 256, mc: 126, nc: 252, inPlaceA: 48 << 10, inPlaceB: 48 << 10},
+		blocking: blocking{kc: 256, mc: 2048, nc: 252, inPlaceA: 48 << 10, inPlaceB: 48 << 10},
 	}
 }
 
@@ -42,17 +42,19 @@ func familyDNEON() *family[float64] {
 		byRow: [][]func(*tile[float64]){nil, dTilesByRow1NEON(), dTilesByRow2NEON(), dTilesByRow3NEON()},
 		byCol: [][]func(*tile[float64]){nil, dTilesByCol1NEON(), dTilesByCol2NEON(), dTilesByCol3NEON()},
 		leaf:  8, solve: dSolveKernelsNEON(), times: dTimesKernelsNEON(),
-		copyPanel: copyRowsWith(dCopyNEON), turnPanel: turnBlocksWith(2, dTurnNEON),
+		copyPanels: copyRowsWith(dCopyNEON), turnPanel: turnBlocksWith(2, dTurnNEON),
 		peak:     func(n int) int { dPeakNEON(n); return n * 24 * 2 },
-		blocking: blocking{kc: 256, mc: 63, nc: 126, inPlaceA: 24 << 10, inPlaceB: 24 << 10},
+		blocking: blocking{kc: 256, mc: 1024, nc: 126, inPlaceA: 24 << 10, inPlaceB: 24 << 10},
 	}
 }
 
-// copyRowsWith adapts the copying kernel to family.copyPanel.
-func copyRowsWith[T Float](kernel func(*T, int, *T, int, int, int, int)) func([]T, int, []T, int, int, int, int) {
-	return func(dst []T, ldd int, src []T, lds, depth, width, pad int) {
-		_, _ = dst[(depth-1)*ldd+pad-1], src[(depth-1)*lds+width-1]
-		kernel(&dst[0], ldd, &src[0], lds, depth, width, pad)
+// copyRowsWith adapts the copying kernel, which does one panel, to family.copyPanels.
+func copyRowsWith[T Float](kernel func(*T, int, *T, int, int, int, int)) func([]T, int, []T, int, int, int, int, panels) {
+	return func(dst []T, ldd int, src []T, lds, depth, width, pad int, p panels) {
+		_, _ = dst[(p.count-1)*p.dst+(depth-1)*ldd+pad-1], src[(p.count-1)*p.src+(depth-1)*lds+width-1]
+		for q := range p.count {
+			kernel(&dst[q*p.dst], ldd, &src[q*p.src], lds, depth, width, pad)
+		}
 	}
 }
 
