@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/exec"
+	"strings"
 	"testing"
 	"time"
 
@@ -21,8 +22,15 @@ const (
 )
 
 // killOverrides make a run that saves often and lasts long enough to be killed.
-func killOverrides(optimizer string) []string {
-	return []string{"optimizer.name=" + optimizer, "train.steps=90", "checkpoint.interval=2", "train.micro_batch_size=64", "train.threads=2"}
+// method is an optimizer, alone for the native mode, or followed by " asteria" for
+// refreshes in the background.
+func killOverrides(method string) []string {
+	optimizer, mode, _ := strings.Cut(method, " ")
+	o := []string{"runtime.mode=native"}
+	if mode != "" {
+		o = []string{"runtime.mode=" + mode, "runtime.lag_start=0", "runtime.workers=2", "optimizer.precondition_frequency=4"}
+	}
+	return append(o, "optimizer.name="+optimizer, "train.steps=90", "checkpoint.interval=2", "train.micro_batch_size=64", "train.threads=2")
 }
 
 // TestHelperTrain is no test: it is the child that the next one kills.
@@ -43,7 +51,7 @@ func TestKilledRunsContinue(t *testing.T) {
 	if os.Getenv("ASTERIA_LONG") == "1" {
 		kills = 50
 	}
-	for _, optimizer := range []string{"adamw", "soap"} {
+	for _, optimizer := range []string{"adamw", "soap", "soap asteria", "kl-shampoo asteria"} {
 		t.Run(optimizer, func(t *testing.T) {
 			const seed = 7
 			r := rand.New(rand.NewPCG(seed, 0))
