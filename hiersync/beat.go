@@ -170,9 +170,7 @@ func (b *beats) leave(send func(byte, *RankError) bool) {
 func (b *beats) read(rank int, p *watched) {
 	var msg [beatSize]byte
 	for {
-		p.conn.SetReadDeadline(time.Now().Add(b.limit))
-		_, err := io.ReadFull(p.conn, msg[:])
-		if err != nil {
+		if err := b.listen(p.conn, msg[:]); err != nil {
 			b.lost(rank, p, err)
 			return
 		}
@@ -195,6 +193,18 @@ func (b *beats) read(rank int, p *watched) {
 			return
 		}
 	}
+}
+
+// listen reads one message within the deadline, or, when that is over, within one
+// beat more: if this process itself was held up, the messages are there already.
+func (b *beats) listen(conn net.Conn, msg []byte) error {
+	conn.SetReadDeadline(time.Now().Add(b.limit))
+	n, err := io.ReadFull(conn, msg)
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		conn.SetReadDeadline(time.Now().Add(b.every))
+		_, err = io.ReadFull(conn, msg[n:])
+	}
+	return err
 }
 
 // lost judges the end of a connection.

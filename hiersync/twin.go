@@ -425,11 +425,11 @@ func (r *twinRank) forget(from int) {
 // close implements transport. What was sent and not taken yet stays.
 func (r *twinRank) close(bool) error { return nil }
 
-// silent reports whether the process is stopped.
-func (r *twinRank) silent() bool { return r.state.Load() == rankStopped }
+// silent reports whether the process is stopped or gone.
+func (r *twinRank) silent() bool { return r.state.Load() != rankRuns }
 
-// twinConn is a heartbeat connection whose process can be stopped: then nothing
-// is written, and what arrives is lost.
+// twinConn is a heartbeat connection whose process can be stopped or killed: then
+// nothing is written, and what arrives is lost.
 type twinConn struct {
 	net.Conn
 	r *twinRank
@@ -437,7 +437,7 @@ type twinConn struct {
 
 func (c *twinConn) Write(b []byte) (int, error) {
 	if c.r.silent() {
-		return len(b), nil
+		return len(b), nil // the dead do not speak while their connections are closed one by one
 	}
 	return c.Conn.Write(b)
 }
