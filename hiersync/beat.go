@@ -28,6 +28,7 @@ type beats struct {
 	limit   time.Duration
 	peers   []watched // by rank; the own one has no connection
 	entered atomic.Uint64
+	busy    atomic.Bool
 	fault   chan struct{} // closed when there is a fault to tell
 	bye     chan struct{} // closed when this rank leaves
 	once    sync.Once
@@ -42,6 +43,7 @@ type watched struct {
 	entered atomic.Uint64 // the last operation it entered, as of its last beat
 	heard   atomic.Int64  // time of its last beat, nanoseconds since start
 	left    atomic.Bool
+	busy    atomic.Int64 // time of the last beat that asked for patience; 0: none
 }
 
 // Kinds of a message on a heartbeat connection.
@@ -51,7 +53,7 @@ const (
 	beatFault
 )
 
-// beatSize is the size of such a message: kind, cause, operation's kind, zero,
+// beatSize is the size of such a message: kind, cause (or 1 when busy), operation's kind, zero,
 // rank (int32), sequence number (uint64).
 const beatSize = 16
 
@@ -139,6 +141,9 @@ func (b *beats) write(p *watched) {
 	var msg [beatSize]byte
 	send := func(kind byte, e *RankError) bool {
 		encodeBeat(msg[:], kind, b.entered.Load(), e)
+		if kind == beatAlive && b.busy.Load() {
+			msg[1] = 1
+		}
 		p.conn.SetWriteDeadline(time.Now().Add(b.limit))
 		_, err := p.conn.Write(msg[:])
 		return err == nil // otherwise the reader of this connection says why
@@ -183,6 +188,9 @@ func (b *beats) read(rank int, p *watched) {
 		switch kind {
 		case beatAlive:
 			p.entered.Store(seq)
+			if msg[1] != 0 {
+				p.busy.Store(time.Now().UnixNano())
+			}
 		case beatBye:
 			p.left.Store(true)
 			p.entered.Store(seq)
@@ -246,6 +254,16 @@ func (b *beats) blame(seq uint64, waitsFor int) (int, error) {
 		}
 	}
 	return rank, ErrLate
+}
+
+// patient reports whether a rank that is late has asked for patience, now or within
+// the last deadline: after it is back, it has as long as anybody.
+func (b *beats) patient(rank int) bool {
+	if b == nil || rank < 0 || rank >= len(b.peers) {
+		return false
+	}
+	asked := b.peers[rank].busy.Load()
+	return asked != 0 && time.Now().UnixNano()-asked < int64(b.limit)
 }
 
 // close says goodbye, or lets the news of a failure go out, and ends all

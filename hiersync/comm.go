@@ -204,6 +204,24 @@ func (c *Comm) fail(e *RankError) {
 	}
 }
 
+// Abort ends the world because of an error of this rank outside of hiersync, so that
+// the others need not wait for the deadline to notice. Close must still be called.
+func (c *Comm) Abort(err error) {
+	c.fail(&RankError{Rank: c.rank, Cause: fmt.Errorf("%w: %w", ErrAborted, err)})
+}
+
+// Busy tells the other ranks that this one will let them wait for something that may
+// take longer than the deadline, such as a disk, or that it is back. While it is
+// busy they extend the deadline of operations that it has not entered, as long as
+// its heart beats. It may be said at any time and takes effect within a beat.
+func (c *Comm) Busy(yes bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.beats != nil {
+		c.beats.busy.Store(yes)
+	}
+}
+
 // Close leaves the world. Operations under way are finished first, within the
 // deadline; none may be started afterwards. All ranks must call it: the engine
 // ends together. After a failure it only releases what this rank holds, and

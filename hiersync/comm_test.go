@@ -288,3 +288,57 @@ func TestNoGoroutineIsLeft(t *testing.T) {
 	buf := make([]byte, 1<<16)
 	t.Errorf("%d goroutines before, %d after:\n%s", before, runtime.NumGoroutine(), buf[:runtime.Stack(buf, true)])
 }
+
+func TestAnAbortIsHeardAtOnce(t *testing.T) {
+	o := hiersync.TwinOptions{Ranks: 3, Options: hiersync.Options{Deadline: time.Hour}}
+	why := errors.New("the disk is full")
+	bubble(t, o, func(ctx context.Context, _ *hiersync.Twin, c *hiersync.Comm) {
+		start := time.Now()
+		if c.Rank() == 1 {
+			c.Abort(why)
+		}
+		err := c.Barrier(ctx)
+		var e *hiersync.RankError
+		if !errors.As(err, &e) || e.Rank != 1 || !errors.Is(err, hiersync.ErrAborted) {
+			t.Errorf("rank %d: %v, want rank 1 aborted", c.Rank(), err)
+		}
+		if c.Rank() == 1 && !errors.Is(err, why) {
+			t.Errorf("rank 1 lost its reason: %v", err)
+		}
+		if took := time.Since(start); took > time.Second {
+			t.Errorf("rank %d heard after %v", c.Rank(), took)
+		}
+	})
+}
+
+func TestABusyRankIsWaitedFor(t *testing.T) {
+	o := hiersync.TwinOptions{Ranks: 3, Nodes: []int{0, 1, 1}, Options: hiersync.Options{Deadline: time.Second}}
+	bubble(t, o, func(ctx context.Context, _ *hiersync.Twin, c *hiersync.Comm) {
+		if c.Rank() == 1 {
+			c.Busy(true)
+			time.Sleep(7 * time.Second) // a slow disk
+			c.Busy(false)
+		}
+		if err := c.Barrier(ctx); err != nil {
+			t.Errorf("rank %d: %v", c.Rank(), err)
+		}
+	})
+}
+
+func TestABusyRankThatDiesIsNamed(t *testing.T) {
+	o := hiersync.TwinOptions{Ranks: 3, Options: hiersync.Options{Deadline: time.Second}}
+	bubble(t, o, func(ctx context.Context, w *hiersync.Twin, c *hiersync.Comm) {
+		if c.Rank() == 1 {
+			c.Busy(true)
+			time.Sleep(3 * time.Second)
+			w.Stop(1)
+			time.Sleep(3 * time.Second)
+			return
+		}
+		err := c.Barrier(ctx)
+		var e *hiersync.RankError
+		if !errors.As(err, &e) || e.Rank != 1 || !errors.Is(err, hiersync.ErrStuck) {
+			t.Errorf("rank %d: %v, want rank 1 stuck", c.Rank(), err)
+		}
+	})
+}

@@ -24,13 +24,15 @@ var (
 	ErrCanceled = errors.New("gave up waiting, its context ended")
 	// ErrEngine: the message layer below reported a failure.
 	ErrEngine = errors.New("the message layer failed")
+	// ErrAborted: the rank called Abort because of an error of its own.
+	ErrAborted = errors.New("gave up because of an error of its own")
 )
 
 // ErrClosed is returned by calls after Close.
 var ErrClosed = errors.New("hiersync: communicator is closed")
 
 // causes in the order of their number on the wire; append only.
-var causes = [...]error{ErrDead, ErrStuck, ErrLate, ErrMismatch, ErrLeft, ErrCanceled, ErrEngine}
+var causes = [...]error{ErrDead, ErrStuck, ErrLate, ErrMismatch, ErrLeft, ErrCanceled, ErrEngine, ErrAborted}
 
 // RankError names the rank because of which a communicator ended. It is the same
 // on all ranks that survive.
@@ -56,6 +58,9 @@ func (e *RankError) Error() string {
 // Unwrap returns the cause.
 func (e *RankError) Unwrap() error { return e.Cause }
 
+// engineCode is the number of ErrEngine, which stands for what has no number.
+const engineCode = 6
+
 // causeCode is the number of a cause on the wire.
 func causeCode(err error) byte {
 	for i, c := range causes {
@@ -63,7 +68,7 @@ func causeCode(err error) byte {
 			return byte(i)
 		}
 	}
-	return byte(len(causes) - 1)
+	return engineCode
 }
 
 // causeOf is the cause with a number; an unknown number is the engine's.

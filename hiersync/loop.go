@@ -131,6 +131,12 @@ func (d *dispatcher) checkDeadline() {
 		return
 	}
 	rank, cause := d.c.beats.blame(x.h.op.seq, x.waitsFor())
+	if cause == ErrLate && d.c.beats.patient(rank) {
+		for i := range d.active {
+			d.active[i].h.op.deadline = time.Now().Add(d.c.opts.Deadline)
+		}
+		return
+	}
 	d.c.fail(&RankError{Rank: rank, Op: x.h.op.kind.String(), Seq: x.h.op.seq, Cause: cause})
 }
 

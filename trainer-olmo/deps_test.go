@@ -30,13 +30,14 @@ var allowed = map[string][]string{
 	"asteria":                {prefix + "coherreg", prefix + "gemm", prefix + "gemm/vec", prefix + "hooks", prefix + "invroot", prefix + "kron", prefix + "nvmepage", prefix + "tierctl", prefix + "uvm", own + "param", own + "optim"},
 	"cuda":                   {prefix + "gemm", prefix + "gemm/vec", prefix + "invroot", prefix + "kron", prefix + "streams", prefix + "uvm"},
 	"config":                 {prefix + "invroot", prefix + "kron", own + "asteria", own + "data", own + "model", own + "optim", own + "param", own + "tokenizer", "github.com/goccy/go-yaml", "github.com/goccy/go-yaml/"},
+	"parallel":               {prefix + "gemm", prefix + "hiersync", own + "param"},
 	"plan":                   {own + "asteria", own + "config", own + "data", own + "model", own + "optim"},
-	"train":                  {prefix + "coherreg", prefix + "gemm", prefix + "gemm/vec", prefix + "hooks", prefix + "nvmepage", prefix + "tierctl", own + "asteria", own + "checkpoint", own + "checkpoint/safetensors", own + "config", own + "data", own + "energy", own + "model", own + "optim", own + "param", own + "tokenizer", "golang.org/x/sys/"},
+	"train":                  {prefix + "coherreg", prefix + "gemm", prefix + "gemm/vec", prefix + "hiersync", prefix + "hooks", prefix + "nvmepage", prefix + "tierctl", own + "asteria", own + "checkpoint", own + "checkpoint/safetensors", own + "config", own + "data", own + "energy", own + "model", own + "optim", own + "parallel", own + "param", own + "tokenizer", "golang.org/x/sys/"},
 	"report":                 {"gonum.org/v1/plot", "gonum.org/v1/plot/"},
 	"energy":                 {own + "energy/internal/nvml"},
 	"energy/internal/nvml":   {"github.com/ebitengine/purego"},
 	"doctor":                 {prefix + "gemm", own + "energy", "github.com/klauspost/cpuid/v2", "golang.org/x/sys/"},
-	"cmd/trainer-olmo":       {prefix + "gemm", own, "github.com/spf13/pflag"},
+	"cmd/trainer-olmo":       {prefix + "gemm", prefix + "hiersync", own, "github.com/spf13/pflag"},
 	"(in tests)":             {prefix, "gonum.org/v1/gonum/", "github.com/google/go-cmp/", "golang.org/x/sys/"},
 }
 

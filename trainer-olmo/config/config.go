@@ -216,8 +216,13 @@ type NVMe struct {
 
 // Parallel describes data-parallel ranks.
 type Parallel struct {
-	Ranks int    `yaml:"ranks" range:"[1,65536]" doc:"number of replicas"`
-	Sync  string `yaml:"sync" oneof:"selective always" doc:"when replicas agree on roots and bases"`
+	Ranks     int           `yaml:"ranks" range:"[1,4096]" doc:"replicas inside this process; under mpirun its number of ranks counts"`
+	Sync      string        `yaml:"sync" oneof:"selective every" doc:"when replicas get new roots and bases: before they are too old, or every one that is published"`
+	Roots     string        `yaml:"roots" oneof:"owner average" doc:"inverse roots that replicas agree on: those of the block's owner, or the average of all ranks"`
+	Shard     bool          `yaml:"shard" doc:"keep each part of the optimizer's state on one rank only"`
+	Flat      bool          `yaml:"flat" doc:"exchange without regard to nodes, for comparison; the results are the same"`
+	Deadline  time.Duration `yaml:"deadline" range:"(0,inf)" doc:"longest wait for another rank before the run ends with an error that names it"`
+	HashEvery Count         `yaml:"hash_every" range:"[0,inf)" doc:"steps between two comparisons of all parameters over the ranks, 0 = none"`
 }
 
 // Checkpoint says when state is saved, how much is kept and what a run starts from.

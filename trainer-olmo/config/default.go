@@ -1,5 +1,7 @@
 package config
 
+import "time"
+
 // Default is the configuration of an empty file: the one place where defaults
 // are written down.
 func Default() Config {
@@ -26,7 +28,7 @@ func Default() Config {
 			// The asynchronous runtime becomes the default when it exists.
 			Mode: "native", Staleness: 5, Lag: -1, LagStart: -1, Adopt: "scheduled",
 		},
-		Parallel:   Parallel{Ranks: 1, Sync: "selective"},
+		Parallel:   Parallel{Ranks: 1, Sync: "selective", Roots: "owner", Deadline: time.Minute},
 		Checkpoint: Checkpoint{Interval: 250, Keep: 3, Resume: "auto", LoadOptimizer: true, LoadTrainer: true},
 		Eval:       Eval{Interval: 1000, Tokens: 65536, Metric: "core"},
 	}

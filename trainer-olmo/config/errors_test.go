@@ -89,14 +89,14 @@ func TestAMistakeIsOneLineThatNamesKeyPlaceValueAndWhatIsAllowed(t *testing.T) {
 			`override "runtime={mode: native, replay: x.jsonl}": runtime.replay: needs runtime.mode asteria, not native`},
 		{"a switch of another method", base, "optimizer.one_sided_embeddings=true",
 			`override "optimizer.one_sided_embeddings=true": optimizer.one_sided_embeddings: needs optimizer.name soap or eigen-shampoo, not adamw`},
-		{"ranks of a later version", base, "parallel.ranks=4",
-			`override "parallel.ranks=4": parallel.ranks: 4 ranks are not available in this version; allowed: 1`},
 		{"NVMe below memory without a limit", base + "optimizer: {name: soap}\n", "tiers.nvme.path=/nvme",
 			`override "tiers.nvme.path=/nvme": tiers.nvme.path: "/nvme" would never be used: without a limit in tiers.host or tiers.device everything stays in RAM`},
 		{"a size of NVMe without a place", base + "optimizer: {name: soap}\ntiers: {host: 1GiB, nvme: {size: 2KiB}}\n", "",
 			`f.yaml:5: tiers.nvme.size: 2048 bytes of no tier; set tiers.nvme.path`},
 		{"NVMe for a method that is not placed", base + "tiers: {host: 1GiB}\n", "tiers.nvme.path=/nvme",
 			`override "tiers.nvme.path=/nvme": tiers.nvme.path: "/nvme" needs a second-order optimizer.name (shampoo, soap, kl-shampoo, kl-soap, eigen-shampoo), not adamw`},
+		{"a way of a later version to agree on roots", base, "parallel.roots=average",
+			`override "parallel.roots=average": parallel.roots: average is not available in this version; allowed: owner`},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			var overrides []string

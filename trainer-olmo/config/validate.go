@@ -132,7 +132,8 @@ func (v *validator) scheduler(s *Scheduler, o *Optimizer) {
 
 // notYet refuses values whose code does not exist yet, rather than ignore them.
 func (v *validator) notYet(c *Config) {
-	v.fail(c.Parallel.Ranks > 1, "parallel.ranks", "%d ranks are not available in this version; allowed: 1", c.Parallel.Ranks)
+	v.fail(c.Parallel.Sync != "selective", "parallel.sync", "%s is not available in this version: without parallel.shard every rank refreshes every block itself, with it only the owner does; leave it selective", c.Parallel.Sync)
+	v.fail(c.Parallel.Roots != "owner", "parallel.roots", "%s is not available in this version; allowed: owner", c.Parallel.Roots)
 }
 
 // notices are hints about values that are allowed and probably not meant: keys of

@@ -293,3 +293,28 @@ func visibleFrom(lo, docStart []int32, seq, window int) {
 		}
 	}
 }
+
+// Span is the gradients of one layer, or of neighbours outside of the layers, in
+// one piece of memory; padding between tensors is zero and stays so.
+type Span[T gemm.Float] struct {
+	Layer int // -1 outside of the layers
+	Grad  []T
+}
+
+// GradSpans lists all gradients in the order of memory, for whoever exchanges them
+// between replicas. The slices keep their address for the model's life.
+func (m *Model[T]) GradSpans() []Span[T] {
+	var spans []Span[T]
+	lo := 0
+	for i, p := range m.params {
+		end := m.offsets[i] + len(p.Grad)
+		if i+1 < len(m.params) && m.params[i+1].Layer == p.Layer {
+			continue
+		}
+		spans = append(spans, Span[T]{Layer: p.Layer, Grad: m.grads[lo:end:end]})
+		if i+1 < len(m.params) {
+			lo = m.offsets[i+1]
+		}
+	}
+	return spans
+}

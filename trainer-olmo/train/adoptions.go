@@ -44,6 +44,9 @@ func openAdoptions(folder string, calls int64) (*adoptionLog, error) {
 
 // add keeps a line until the next flush.
 func (l *adoptionLog) add(a coherreg.Adoption) {
+	if l == nil {
+		return
+	}
 	l.buf = append(l.buf, `{"block":`...)
 	l.buf = strconv.AppendInt(l.buf, int64(a.Block), 10)
 	l.buf = append(l.buf, `,"step":`...)

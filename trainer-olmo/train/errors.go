@@ -12,3 +12,7 @@ var ErrDifferentData = errors.New("train: the data differs from that of the chec
 
 // ErrInUse says that another process trains in the run folder.
 var ErrInUse = errors.New("train: the run folder is in use")
+
+// ErrOtherRank says that this rank ends because another one failed, whose own
+// message tells why.
+var ErrOtherRank = errors.New("another rank failed")

@@ -10,6 +10,9 @@ import (
 // run lacks something that it was given. It is written with every checkpoint and
 // when the run ends, also by an error.
 func (r *run[T]) health() error {
+	if !r.lead() {
+		return nil
+	}
 	h := health{Step: r.stepper.pos.Step, Optimizer: r.cfg.Optimizer.Name, Blocks: []asteria.BlockHealth{}, Reasons: []string{}}
 	if o, ok := r.stepper.opt.(interface{ Health() []asteria.BlockHealth }); ok {
 		blocks := o.Health()

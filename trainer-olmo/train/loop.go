@@ -29,7 +29,11 @@ func (r *run[T]) loop(ctx context.Context) error {
 		return err
 	}
 	for r.stepper.pos.Step < r.stop {
-		if ctx.Err() != nil {
+		end, err := r.stepper.ranks.any(ctx.Err() != nil)
+		if err != nil {
+			return err
+		}
+		if end {
 			r.interrupted = true
 			break
 		}
@@ -38,7 +42,8 @@ func (r *run[T]) loop(ctx context.Context) error {
 			return errors.Join(err, r.health())
 		}
 	}
-	return r.finish()
+	r.patience(true)
+	return r.together(r.finish())
 }
 
 // atStart checks the first batch, and evaluates if asked to.
@@ -126,7 +131,7 @@ func (r *run[T]) saveIfDue() error {
 	step := r.stepper.pos.Step
 	due := func(every config.Count) bool { return every > 0 && step%int64(every) == 0 }
 	switch {
-	case step >= r.stop:
+	case step >= r.stop || !r.lead():
 		return nil
 	case due(r.cfg.Checkpoint.Interval):
 		return r.save(false)
@@ -263,6 +268,8 @@ func (r *run[T]) show(st *stepStats, first bool) {
 // failure of a save is told and counted, and training goes on: the checkpoints
 // before it are whole.
 func (r *run[T]) save(ephemeral bool) error {
+	r.patience(true)
+	defer r.patience(false)
 	r.endSave(r.store.Wait())
 	start := time.Now()
 	if err := r.settle(); err != nil {
@@ -287,6 +294,9 @@ func (r *run[T]) save(ephemeral bool) error {
 
 // pollSave notices the end of a save that runs beside training.
 func (r *run[T]) pollSave() {
+	if !r.lead() {
+		return
+	}
 	if ended, err := r.store.Poll(); ended {
 		r.endSave(err)
 	}
@@ -308,6 +318,9 @@ func (r *run[T]) endSave(err error) {
 
 // finish saves the last step. Here a failure is an error: nothing comes after it.
 func (r *run[T]) finish() error {
+	if !r.lead() {
+		return nil
+	}
 	r.endSave(r.store.Wait())
 	pos := &r.stepper.pos
 	if pos.Step > r.started || pos.Step == 0 {

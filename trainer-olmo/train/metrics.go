@@ -170,6 +170,9 @@ func (m *metricsFile) num(name string, v float64) {
 
 // end writes the object in one call, so that a kill cuts at most one line.
 func (m *metricsFile) end() error {
+	if m.f == nil {
+		return nil // another rank writes them
+	}
 	m.buf = append(m.buf, "}\n"...)
 	if _, err := m.f.Write(m.buf); err != nil {
 		return fmt.Errorf("train: %w", err)
@@ -177,7 +180,12 @@ func (m *metricsFile) end() error {
 	return nil
 }
 
-func (m *metricsFile) close() error { return m.f.Close() }
+func (m *metricsFile) close() error {
+	if m.f == nil {
+		return nil
+	}
+	return m.f.Close()
+}
 
 // Record is a line of metrics.jsonl.
 type Record map[string]float64

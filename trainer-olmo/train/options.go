@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/asteria-runtime/asteria/hiersync"
 	"github.com/asteria-runtime/asteria/hooks"
 	"github.com/asteria-runtime/asteria/trainer-olmo/checkpoint"
 	"github.com/asteria-runtime/asteria/trainer-olmo/energy"
@@ -27,6 +28,9 @@ type Options struct {
 	// FS is the file system of the checkpoints, for tests. Default: the operating
 	// system's.
 	FS checkpoint.FS
+	// Comm joins this run to the ranks of a data-parallel one; the caller closes it.
+	// Default nil: parallel.ranks of the configuration decides.
+	Comm *hiersync.Comm
 	// Energy says where energy counters are looked for. The zero value is this machine.
 	Energy energy.Options
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -26,16 +27,33 @@ import (
 // finished, a checkpoint is saved, and the result says that the run was
 // interrupted; that is no error.
 func Run(ctx context.Context, c *config.Config, o Options) (Result, error) {
-	return runOn[float32](ctx, c, o, openSources)
+	return runAll[float32](ctx, c, o, openSources)
+}
+
+// runAll trains on as many ranks as the configuration says, or on the one rank of a
+// larger run that the options say.
+func runAll[T gemm.Float](ctx context.Context, c *config.Config, o Options, open sources) (Result, error) {
+	if o.Comm == nil && c.Parallel.Ranks > 1 {
+		return runHere[T](ctx, c, o, open)
+	}
+	return runOn[T](ctx, c, o, open)
 }
 
 func runOn[T gemm.Float](ctx context.Context, c *config.Config, o Options, open sources) (res Result, err error) {
 	r := &run[T]{cfg: c, opts: o.withDefaults()}
-	defer func() { err = errors.Join(err, r.close()) }()
+	defer func() {
+		if err != nil && o.Comm != nil {
+			o.Comm.Abort(err) // the others must not wait for this rank
+		}
+		err = errors.Join(err, r.close())
+	}()
 	if err := r.open(open); err != nil {
 		return Result{}, err
 	}
 	err = r.loop(ctx)
+	if !r.lead() {
+		return Result{}, err
+	}
 	res, serr := r.result()
 	return res, errors.Join(err, serr)
 }
@@ -92,10 +110,7 @@ type clock struct {
 func (r *run[T]) open(open sources) (err error) {
 	c := r.cfg
 	r.log, r.saved, r.failedSaves = r.opts.Logger, -1, make([]int64, 1)
-	if r.lock, err = lockFolder(c.SaveFolder); err != nil {
-		return err
-	}
-	if r.data, r.heldOut, err = open(c); err != nil {
+	if err := r.inTurn(func() error { return r.openData(open) }); err != nil {
 		return err
 	}
 	if w, ok := r.data.(warner); ok {
@@ -106,22 +121,46 @@ func (r *run[T]) open(open sources) (err error) {
 	if err := r.length(); err != nil {
 		return err
 	}
-	if c.Trace {
+	if c.Trace && r.lead() {
 		if r.trace, err = openTrace(c.SaveFolder); err != nil {
 			return err
 		}
 	}
 	r.eng = gemm.New(c.ComputeThreads())
-	if err := r.build(); err != nil {
+	if err := r.together(r.build()); err != nil {
 		return err
 	}
-	if r.store, err = checkpoint.Open(filepath.Join(c.SaveFolder, storeName), checkpoint.Options{Keep: c.Checkpoint.Keep, FS: r.opts.FS, Logger: r.log}); err != nil {
+	if r.lead() {
+		err = r.openStore()
+	}
+	if err := r.together(err); err != nil {
 		return err
 	}
-	if err := r.resume(); err != nil {
+	if err := r.adopt(); err != nil {
+		return fmt.Errorf("train: state of rank 0: %w", err)
+	}
+	return r.together(r.openFolder())
+}
+
+// openData takes the folder and opens the data. On rank 0 it may prepare files that
+// the other ranks read.
+func (r *run[T]) openData(open sources) (err error) {
+	if r.lead() {
+		if r.lock, err = lockFolder(r.cfg.SaveFolder); err != nil {
+			return err
+		}
+	}
+	r.data, r.heldOut, err = open(r.cfg)
+	return err
+}
+
+// openStore opens the checkpoints and resumes from the newest.
+func (r *run[T]) openStore() (err error) {
+	o := checkpoint.Options{Keep: r.cfg.Checkpoint.Keep, FS: r.opts.FS, Logger: r.log}
+	if r.store, err = checkpoint.Open(filepath.Join(r.cfg.SaveFolder, storeName), o); err != nil {
 		return err
 	}
-	return r.openFolder()
+	return r.resume()
 }
 
 // length finds the number of steps.
@@ -158,6 +197,7 @@ func (r *run[T]) build() error {
 		legacy: c.Loss.Divisor == "tokens", zLoss: c.Loss.ZLoss,
 		microRows: max(1, int(c.Train.MicroBatchSize)/seq), maxNonFinite: int64(c.Train.MaxNonFinite),
 	}
+	s.ranks = newRanks(r.opts.Comm, m, int64(c.Parallel.HashEvery))
 	r.stepper = s
 	if s.opt, err = newOptimizer(c, s.params, r.eng, r.observer()); err != nil {
 		return err
@@ -191,6 +231,11 @@ func precision[T gemm.Float]() string {
 
 // openFolder writes what a reader of the folder needs and prepares the outputs.
 func (r *run[T]) openFolder() (err error) {
+	r.started = r.stepper.pos.Step
+	if !r.lead() {
+		r.metrics, r.meter = new(metricsFile), newMeter(io.Discard, false, r.stop)
+		return nil
+	}
 	folder := r.cfg.SaveFolder
 	r.yaml = r.cfg.YAML()
 	if err := replaceFile(filepath.Join(folder, configName), r.yaml); err != nil {
@@ -208,7 +253,6 @@ func (r *run[T]) openFolder() (err error) {
 		}
 	}
 	r.meter = newMeter(r.opts.Out, r.opts.Live, r.stop)
-	r.started = r.stepper.pos.Step
 	if r.started < r.stop {
 		r.store.Reserve(r.state())
 	}

@@ -31,7 +31,9 @@ type stepper[T gemm.Float] struct {
 	clip   *optim.Clipper[T]
 	skip   *optim.SkipRule // nil: no such rule
 	sched  optim.Schedule
-	firing *firing // nil: no hooks
+	firing *firing   // nil: no hooks
+	ranks  *ranks[T] // nil: the only rank
+	rowCE  []float64 // losses of this rank's rows
 	pos    checkpoint.Position
 }
 
@@ -64,6 +66,9 @@ func (s *stepper[T]) step(b *data.Batch) (stepStats, error) {
 	if err := s.gradients(b, &st); err != nil {
 		return st, err
 	}
+	if err := s.ranks.finish(); err != nil {
+		return st, fmt.Errorf("train: step %d: gradients: %w", step, err)
+	}
 	if err := s.firing.fire(hooks.GradReady); err != nil {
 		return st, err
 	}
@@ -73,6 +78,9 @@ func (s *stepper[T]) step(b *data.Batch) (stepStats, error) {
 		return st, err
 	}
 	s.advance(b, &st)
+	if err := s.ranks.compare(s.pos.Step); err != nil {
+		return st, fmt.Errorf("train: %w", err)
+	}
 	if err := s.firing.fire(hooks.StepEnd); err != nil {
 		return st, err
 	}
@@ -89,28 +97,44 @@ func (s *stepper[T]) gradients(b *data.Batch, st *stepStats) error {
 	st.Masked = whole.MaskedInstances()
 	o := model.LossOptions{Legacy: s.opts.legacy, ZLoss: s.opts.zLoss, Divisor: divisor}
 	s.clip.Zero()
-	// A nil *T in an interface is not nil, so the conversion is spelled out.
-	var obs model.Observer
-	if s.firing != nil {
-		obs = s.firing
-	}
-	for lo := 0; lo < b.Rows; lo += s.opts.microRows {
-		ls, err := s.model.LossGrad(modelBatch(b, lo, min(lo+s.opts.microRows, b.Rows)), o, obs)
-		if err != nil {
-			return fmt.Errorf("train: step %d: %w", s.pos.Step+1, err)
-		}
-		// Row by row, so that the sum does not depend on the micro-batches.
-		for _, ce := range ls.RowCE {
-			st.CE += ce
-		}
-		st.Z += ls.Z
-		st.Labels += ls.Labels
-		st.MicroCount++
+	if err := s.passes(b, o, st); err != nil {
+		return err
 	}
 	if divisor > 0 {
 		st.CE, st.Z = st.CE/divisor, st.Z/divisor
 	}
 	st.Loss = st.CE + s.opts.zLoss*st.Z
+	return nil
+}
+
+// passes runs the micro-batches of this rank's rows and adds up the losses of all.
+func (s *stepper[T]) passes(b *data.Batch, o model.LossOptions, st *stepStats) error {
+	s.rowCE = s.rowCE[:0]
+	z, labels := 0.0, 0
+	lo, hi := s.ranks.rows(b.Rows)
+	for ; lo < hi; lo += s.opts.microRows {
+		end := min(lo+s.opts.microRows, hi)
+		ls, err := s.model.LossGrad(modelBatch(b, lo, end), o, s.watch(end == hi))
+		if err != nil {
+			return fmt.Errorf("train: step %d: %w", s.pos.Step+1, err)
+		}
+		s.rowCE = append(s.rowCE, ls.RowCE...)
+		z += ls.Z
+		labels += ls.Labels
+	}
+	// Also on a rank without rows, whose sums nothing has started yet: the order of
+	// operations must be that of the others.
+	s.ranks.startAll()
+	rows, z, labels, err := s.ranks.share(b.Rows, s.rowCE, z, labels)
+	if err != nil {
+		return fmt.Errorf("train: step %d: losses: %w", s.pos.Step+1, err)
+	}
+	// Row by row, so that the sum depends neither on micro-batches nor on ranks.
+	for _, ce := range rows {
+		st.CE += ce
+	}
+	st.Z, st.Labels = z, labels
+	st.MicroCount = s.ranks.microBatches(b.Rows, s.opts.microRows)
 	return nil
 }
 

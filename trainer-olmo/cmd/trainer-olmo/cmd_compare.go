@@ -50,7 +50,7 @@ func runCompare(ctx context.Context, e *env) error {
 			}
 		}
 		fmt.Fprintf(e.err, "run %d of %d: %s\n", i+1, len(c.Runs), r.Config.RunName)
-		res, err := trainOne(ctx, r.Config, e.err)
+		res, err := trainOne(ctx, r.Config, e.err, nil)
 		if err != nil {
 			return fmt.Errorf("%s: %w", r.Config.RunName, err)
 		}

@@ -8,6 +8,7 @@ import (
 	"os"
 	"runtime/debug"
 
+	"github.com/asteria-runtime/asteria/hiersync"
 	"github.com/asteria-runtime/asteria/trainer-olmo/config"
 	"github.com/asteria-runtime/asteria/trainer-olmo/plan"
 	"github.com/asteria-runtime/asteria/trainer-olmo/report"
@@ -36,11 +37,18 @@ func runTrain(ctx context.Context, e *env) error {
 	if err != nil {
 		return err
 	}
-	tellNotices(e.err, c)
-	res, err := trainOne(ctx, c, e.err)
-	if err != nil {
-		return err
-	}
+	return underMPI(ctx, e, c, func(comm *hiersync.Comm) error {
+		tellNotices(e.err, c)
+		res, err := trainOne(ctx, c, e.err, comm)
+		if err != nil || comm != nil && comm.Rank() > 0 {
+			return err
+		}
+		return reportRun(e, c, res)
+	})
+}
+
+// reportRun tells how a run ended.
+func reportRun(e *env, c *config.Config, res train.Result) error {
 	if res.Interrupted {
 		fmt.Fprintf(e.err, "interrupted after step %d of %d; a checkpoint is saved and the same command continues\n", res.Steps, res.TotalSteps)
 		return nil
@@ -51,14 +59,20 @@ func runTrain(ctx context.Context, e *env) error {
 // trainOne makes a run within its plan: it is refused, with the arithmetic, before
 // anything is allocated when it would not fit, the Go heap is kept to what the plan
 // says, and afterwards its memory goes back to the system.
-func trainOne(ctx context.Context, c *config.Config, progress io.Writer) (train.Result, error) {
+func trainOne(ctx context.Context, c *config.Config, progress io.Writer, comm *hiersync.Comm) (train.Result, error) {
 	p, err := plan.New(c)
 	if err != nil {
 		return train.Result{}, err
 	}
-	setProcs(c.ComputeThreads(), c.RefreshWorkers())
-	defer limitHeap(p.HeapLimit())()
-	return train.Run(ctx, c, trainOptions(progress))
+	here := int64(1) // ranks inside this process
+	if comm == nil {
+		here = int64(c.Parallel.Ranks)
+	}
+	setProcs(c.ComputeThreads(), int(here)*(c.RefreshWorkers()+1))
+	defer limitHeap(here * p.HeapLimit())()
+	o := trainOptions(progress)
+	o.Comm = comm
+	return train.Run(ctx, c, o)
 }
 
 // limitHeap bounds the Go heap until the returned function is called, which also
