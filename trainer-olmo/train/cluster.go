@@ -3,6 +3,7 @@ package train
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"sync"
@@ -72,4 +73,20 @@ func firstCause(errs []error) error {
 		}
 	}
 	return heard
+}
+
+// alone refuses what cannot be divided among ranks yet.
+func alone(c *config.Config, ranks int) error {
+	o, err := c.AsteriaOptions()
+	switch {
+	case ranks < 2 || !c.Optimizer.SecondOrder():
+		return nil
+	case err != nil:
+		return err
+	case o.Tiers != nil:
+		return fmt.Errorf("train: tiers.* with %d ranks: %w: leave tiers.device, tiers.host and tiers.nvme unset", ranks, errors.ErrUnsupported)
+	case c.Runtime.Mode == "asteria" && c.Runtime.Adopt == "ready":
+		return fmt.Errorf("train: runtime.adopt ready with %d ranks: %w: when a result is ready differs from rank to rank; use scheduled", ranks, errors.ErrUnsupported)
+	}
+	return nil
 }

@@ -42,9 +42,6 @@ func openGauges(o energy.Options, before [energy.Domains]float64) *gauges {
 
 // record adds a step's readings to its line of metrics.
 func (g *gauges) record(m *metricsFile) {
-	if g == nil {
-		return
-	}
 	now := g.meter.Sample()
 	for d, has := range now.Has {
 		if has {

@@ -204,8 +204,10 @@ func (r *run[T]) recordSpeed(st *stepStats, seconds float64, first bool) {
 		m.int(mSaveFail, r.failedSaves[0])
 	}
 	r.recordBlocks()
-	r.gauges.record(m)
-	r.gauges.tiers.record(m, r.stepper.opt)
+	if r.gauges != nil { // rank 0 reads them
+		r.gauges.record(m)
+		r.gauges.tiers.record(m, r.stepper.opt)
+	}
 }
 
 // recordBlocks writes the totals over the blocks of a second-order method.

@@ -110,6 +110,11 @@ type clock struct {
 func (r *run[T]) open(open sources) (err error) {
 	c := r.cfg
 	r.log, r.saved, r.failedSaves = r.opts.Logger, -1, make([]int64, 1)
+	if r.opts.Comm != nil {
+		if err := alone(c, r.opts.Comm.Size()); err != nil {
+			return err
+		}
+	}
 	if err := r.inTurn(func() error { return r.openData(open) }); err != nil {
 		return err
 	}
