@@ -17,30 +17,36 @@ const (
 )
 
 // Pace is a budget of processor time that the workers of a pool share, so that
-// what runs beside them is slowed evenly. It grows with time, at a rate that its
-// owner sets; a worker that has used it up sleeps until there is more. The zero
-// value lets every worker run. Safe for concurrent use; it must not be copied
-// after first use.
+// what runs beside them is slowed evenly. Its owner sets it again and again, as at
+// every step; it becomes usable with time, at a rate, and a worker that has used
+// up what there is sleeps until there is more. The zero value lets every worker
+// run. Safe for concurrent use; it must not be copied after first use.
 //
 // Time decides only when work is done, never what it computes.
 type Pace struct {
 	mu     sync.Mutex
 	cores  float64       // growth of credit per time; 0: not paced
+	left   time.Duration // of the budget
+	until  time.Time     // when the budget binds no more
 	free   int           // how often it was freed
 	credit time.Duration // below 0 once it was overdrawn
 	at     time.Time     // when credit was last brought up to date
 	turns  []*Turn
 }
 
-// Set lets the workers together use so many cores from now on: 0.25 is a quarter
-// of one. 0 or less, and what is not a number, ends the pacing.
-func (p *Pace) Set(cores float64) {
+// Set lets the workers together use budget of processor time from now on, at a
+// rate of so many cores: 0.25 is a quarter of one. When the budget is used up
+// they sleep until the next Set, or until four times the time has passed that the
+// budget was for: an owner that does not come back may be waiting for them. cores of
+// 0 or less, or not a number, ends the pacing.
+func (p *Pace) Set(cores float64, budget time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.grow(time.Now())
-	p.cores = 0
+	p.cores, p.left = 0, budget
 	if cores > 0 {
 		p.cores = cores
+		p.until = p.at.Add(time.Duration(min(4*float64(budget)/cores, float64(time.Hour))))
 	}
 	p.wake()
 }
@@ -79,7 +85,7 @@ func (p *Pace) paced() bool { return p.cores > 0 && p.free == 0 }
 
 // grow brings the credit up to now; under mu.
 func (p *Pace) grow(now time.Time) {
-	if p.paced() {
+	if p.paced() && (p.left > 0 || now.After(p.until)) {
 		more := min(p.cores*float64(now.Sub(p.at)), float64(time.Hour)) // fits a Duration
 		p.credit = min(p.credit+time.Duration(more), catchUp)
 	}
@@ -96,8 +102,8 @@ func (p *Pace) wake() {
 	}
 }
 
-// charge takes what a worker spent off the credit, and returns how long it has to
-// sleep: until there is a quantum again.
+// charge takes what a worker spent off credit and budget, and returns how long it
+// has to sleep: until there is a quantum again. Set ends a nap.
 func (p *Pace) charge(spent time.Duration, now time.Time) (nap time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -106,10 +112,13 @@ func (p *Pace) charge(spent time.Duration, now time.Time) (nap time.Duration) {
 	}
 	p.grow(now)
 	p.credit -= spent
-	if p.credit > 0 {
+	p.left -= spent
+	switch {
+	case p.left <= 0 && now.Before(p.until):
+		return p.until.Sub(now)
+	case p.credit > 0:
 		return 0
 	}
-	// Set ends a nap, so that any bound will do.
 	return time.Duration(min(float64(quantum-p.credit)/p.cores, float64(time.Hour)))
 }
 

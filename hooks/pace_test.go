@@ -3,12 +3,15 @@ package hooks
 import (
 	"context"
 	"errors"
+	"math"
 	"runtime"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 )
+
+const unlimited = math.MaxInt64
 
 // simulated joins a worker whose thread runs whenever the test's clock does.
 func simulated(p *Pace) (t *Turn, work func(d time.Duration)) {
@@ -29,7 +32,7 @@ func TestPaceSpreadsTheWorkEvenly(t *testing.T) {
 			var p Pace
 			turn, work := simulated(&p)
 			defer turn.Leave()
-			p.Set(cores)
+			p.Set(cores, unlimited)
 			start, last := time.Now(), time.Duration(0)
 			for window := 1; window <= 20; window++ {
 				for time.Since(start) < time.Duration(window)*time.Second {
@@ -52,7 +55,7 @@ func TestPaceSpreadsTheWorkEvenly(t *testing.T) {
 func TestPaceIsSharedByTheWorkers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var p Pace
-		p.Set(0.5)
+		p.Set(0.5, unlimited)
 		end := time.Now().Add(10 * time.Second)
 		var spent [3]time.Duration
 		var all sync.WaitGroup
@@ -79,7 +82,7 @@ func TestAWorkerThatGotNoCoreCatchesUpALittle(t *testing.T) {
 		var p Pace
 		turn, work := simulated(&p)
 		defer turn.Leave()
-		p.Set(0.5)
+		p.Set(0.5, unlimited)
 		time.Sleep(time.Hour) // ready, but not running
 		start := time.Now()
 		for turn.Paused() == 0 {
@@ -95,7 +98,7 @@ func TestAWorkerThatGotNoCoreCatchesUpALittle(t *testing.T) {
 func TestSetAndFreeEndANap(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var p Pace
-		p.Set(1e-6) // a nap of half an hour
+		p.Set(1e-6, unlimited) // a nap of half an hour
 		end := make(chan time.Duration)
 		go func() {
 			turn, work := simulated(&p)
@@ -106,7 +109,7 @@ func TestSetAndFreeEndANap(t *testing.T) {
 			end <- turn.Paused()
 		}()
 		time.Sleep(time.Minute)
-		p.Set(0.5)
+		p.Set(0.5, unlimited)
 		time.Sleep(time.Second)
 		p.Free()
 		p.Free()
@@ -119,12 +122,53 @@ func TestSetAndFreeEndANap(t *testing.T) {
 	})
 }
 
+func TestABudgetIsNotExceeded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var p Pace
+		turn, work := simulated(&p)
+		defer turn.Leave()
+		go func() {
+			for range 21 { // steps of 100 ms, with 30 ms for the workers each
+				p.Set(0.5, 30*time.Millisecond)
+				time.Sleep(100 * time.Millisecond)
+			}
+		}()
+		synctest.Wait()
+		for turn.Spent() < 590*time.Millisecond {
+			work(200 * time.Microsecond)
+		}
+		// Half of a core for the first 60 ms of every step; each overruns a little.
+		got := turn.Paused() + turn.Spent()
+		if want := 1940 * time.Millisecond; (got - want).Abs() > 10*time.Millisecond {
+			t.Errorf("590ms of work took %v, want %v", got, want)
+		}
+		time.Sleep(time.Second)
+	})
+}
+
+// An owner that waits for the workers, and so sets nothing, does not wait for ever.
+func TestAnExhaustedBudgetBindsForAWhile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var p Pace
+		turn, work := simulated(&p)
+		defer turn.Leave()
+		p.Set(0.5, 50*time.Millisecond) // for 100 ms
+		start := time.Now()
+		for turn.Spent() < 55*time.Millisecond {
+			work(time.Millisecond)
+		}
+		if got := time.Since(start); got < 400*time.Millisecond || got > 420*time.Millisecond {
+			t.Errorf("50ms of budget and 5 more took %v, want 410ms", got)
+		}
+	})
+}
+
 func TestFreedPaceSavesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var p Pace
 		turn, work := simulated(&p)
 		defer turn.Leave()
-		p.Set(0.1)
+		p.Set(0.1, unlimited)
 		p.Free()
 		time.Sleep(time.Hour)
 		p.Hold()
@@ -143,8 +187,8 @@ func TestZeroPaceLetsRun(t *testing.T) {
 		var p Pace
 		turn, work := simulated(&p)
 		defer turn.Leave()
-		for _, cores := range []float64{0, -1, nan()} {
-			p.Set(cores)
+		for _, cores := range []float64{0, -1, math.NaN()} {
+			p.Set(cores, unlimited)
 			for range 1000 {
 				work(time.Millisecond)
 			}
@@ -154,8 +198,6 @@ func TestZeroPaceLetsRun(t *testing.T) {
 		}
 	})
 }
-
-func nan() float64 { z := 0.0; return z / z }
 
 func TestHoldWithoutFreePanics(t *testing.T) {
 	defer func() {
@@ -194,11 +236,11 @@ func TestYieldAllocatesNothing(t *testing.T) {
 	var p Pace
 	turn := p.Join()
 	defer turn.Leave()
-	turn.Begin()
-	p.Set(0.9)
 	var cpu time.Duration
 	turn.clock = func(*Turn) time.Duration { cpu += time.Millisecond; return cpu }
-	n := testing.AllocsPerRun(20, func() { turn.look(time.Now()); turn.Yield(); p.Set(0.95) })
+	turn.Begin()
+	p.Set(0.9, unlimited)
+	n := testing.AllocsPerRun(20, func() { turn.look(time.Now()); turn.Yield(); p.Set(0.95, unlimited) })
 	if n != 0 {
 		t.Errorf("%v allocations", n)
 	}
@@ -212,7 +254,7 @@ func TestYieldAllocatesNothing(t *testing.T) {
 func TestTimeoutDoesNotCountPauses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var pace Pace
-		pace.Set(0.1)
+		pace.Set(0.1, unlimited)
 		var cpu time.Duration
 		p, err := NewPool(PoolOptions[*Turn]{
 			Timeout: time.Second,

@@ -112,7 +112,7 @@ func (s *shadow[T]) totals(t *Totals) {
 	reg, pool := s.reg.Stats(), s.pool.Stats()
 	t.InFlight, t.Adopted, t.Coalesced = reg.InFlight, reg.Adopted, reg.Coalesced
 	t.Waits, t.AdoptedAfter = reg.Waits, reg.MaxAge
-	t.Backlog, t.Abandoned, t.WorkersBusy = pool.Backlog+s.pace.len(), pool.Abandoned, pool.Time
+	t.Backlog, t.Abandoned, t.WorkersBusy = pool.Backlog, pool.Abandoned, pool.Time
 	t.Waited = time.Duration(s.waited.Load())
 }
 

@@ -77,8 +77,9 @@ type Async struct {
 	// Nice is added to the nice value of the workers' threads, 0 to 19: right
 	// where there are spare cores, and starving the workers where there are none.
 	Nice int
-	// Paced hands the refreshes to the workers evenly over the steps until they
-	// are needed, in place of all at once: for machines without a spare core.
+	// Paced spreads the work of the refreshes evenly over the steps until they are
+	// needed, with scheduled adoption, so that every step is slowed alike; see
+	// Note: pacing.
 	Paced bool
 	// JobTimeout counts a refresh that takes longer as failed, and gives up its
 	// worker and its memory; 0 means never. A run in which that happens repeats

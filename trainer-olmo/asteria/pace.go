@@ -4,76 +4,184 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/asteria-runtime/asteria/gemm"
 	"github.com/asteria-runtime/asteria/hooks"
 )
 
-// pacer holds back refreshes and hands them out evenly over the steps that remain
-// until the first of them is needed. Timing changes no result.
+// Note: pacing
+//
+// A refresh that runs beside training slows it: it takes a core where none is
+// spare, and memory bandwidth, cache and clock where one is. So that every step is
+// slowed alike, the workers get a budget of processor time for each step: the least
+// that meets all adoptions if it stays the same until then. Work with the same
+// deadline is spread evenly, and work that falls due unevenly is evened out over
+// the lag. The budget comes from what the refreshes cost before and what they have
+// used so far; an adoption point that has to wait after all lets the workers run.
+//
+// Timing decides when a refresh is computed, never what it computes, nor when it
+// is adopted.
+
+const (
+	// slack is the part of a step that is left between the end of the last refresh
+	// and its adoption, which comes towards the end of the step.
+	slack = 0.5
+	// caution raises what a refresh is expected to cost.
+	caution = 1.05
+	// leastLeft is the part of its cost that a refresh is taken to need still,
+	// however long it has been running.
+	leastLeft = 0.1
+)
+
+// pacer tells the workers how much they may do in each step.
 type pacer[T gemm.Float] struct {
 	submit func(hooks.Job[*worker[T]])
+	pace   hooks.Pace
 
-	mu    sync.Mutex
-	held  []*task[T] // in the order in which they became due
-	steps int64      // over which what is held is to be handed out
+	mu   sync.Mutex
+	open []*task[T]    // that have not ended, in the order in which they became due
+	step int64         // that runs or comes, as the blocks count
+	took time.Duration // by a step
 }
 
-// add hands t out at once, or holds it until the end of the step.
-func (p *pacer[T]) add(t *task[T], hold bool) {
-	if !hold {
-		p.submit(t)
-		return
+// add hands t out: at the pace that its deadline asks for, given the processor
+// time that it takes, or without one where that is 0, not known.
+func (p *pacer[T]) add(t *task[T], takes time.Duration) {
+	p.mu.Lock()
+	t.takes, t.urgent, t.turn = takes, false, nil
+	p.open = append(p.open, t)
+	p.step = t.asOf
+	if takes == 0 {
+		p.hurry(t)
 	}
+	p.plan()
+	p.mu.Unlock()
+	p.submit(t)
+}
+
+// begin takes note that a worker has begun t.
+func (p *pacer[T]) begin(t *task[T], turn *hooks.Turn) {
+	turn.Begin()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.held = append(p.held, t)
-	// The last step of the lag is left to the refresh that is handed out last.
-	p.steps = max(1, t.shadow.lag-1)
+	if slices.Contains(p.open, t) {
+		t.turn = turn
+	}
 }
 
-// need hands t out if it is still held: its adoption is about to wait for it.
+// done takes note that t has ended, or was given up.
+func (p *pacer[T]) done(t *task[T]) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	i := slices.Index(p.open, t)
+	if i < 0 {
+		return
+	}
+	p.open = slices.Delete(p.open, i, i+1)
+	if t.urgent {
+		p.pace.Hold()
+	}
+}
+
+// hurry lets the workers run until t has ended; under mu.
+func (p *pacer[T]) hurry(t *task[T]) {
+	if !t.urgent {
+		t.urgent = true
+		p.pace.Free()
+	}
+}
+
+// need lets the workers run until t has ended: its adoption is about to wait.
 func (p *pacer[T]) need(t *task[T]) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if i := slices.Index(p.held, t); i >= 0 {
-		p.submit(t)
-		p.held = slices.Delete(p.held, i, i+1)
+	if slices.Contains(p.open, t) {
+		p.hurry(t)
 	}
 }
 
-// release ends a step: it hands out an equal share of what is held.
-func (p *pacer[T]) release() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	n := len(p.held)
-	if n == 0 {
-		return
-	}
-	p.handOut((n + int(p.steps) - 1) / int(p.steps))
-	p.steps = max(1, p.steps-1)
-}
-
-// flush hands out all that is held.
+// flush lets the workers run until all that they have now has ended.
 func (p *pacer[T]) flush() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.handOut(len(p.held))
-}
-
-func (p *pacer[T]) handOut(n int) {
-	for _, t := range p.held[:n] {
-		p.submit(t)
+	for _, t := range p.open {
+		p.hurry(t)
 	}
-	p.held = slices.Delete(p.held, 0, n)
 }
 
-func (p *pacer[T]) len() int {
+// release ends a step, of which one takes so long: the next one gets its budget.
+func (p *pacer[T]) release(took time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return len(p.held)
+	p.took = took
+	p.step++
+	p.plan()
 }
+
+// plan sets the budget of the present step; under mu.
+func (p *pacer[T]) plan() {
+	budget, steps := p.budget()
+	if p.took <= 0 || budget <= 0 {
+		p.pace.Set(0, 0)
+		return
+	}
+	p.pace.Set(float64(budget)/(steps*float64(p.took)), budget)
+}
+
+// budget returns the processor time that the workers need in this step, and the
+// part of the step in which they need it: over each deadline the mean of what is
+// due until then, and of those the largest.
+func (p *pacer[T]) budget() (budget time.Duration, part float64) {
+	due, part := 0.0, 1.0
+	for _, t := range p.open {
+		due += t.left()
+		steps := max(float64(t.asOf+t.shadow.lag-p.step)+1-slack, slack)
+		if b := time.Duration(due / max(1, steps)); b > budget {
+			budget, part = b, min(1, steps)
+		}
+	}
+	return budget, part
+}
+
+// left is the processor time that t needs still, in nanoseconds.
+func (t *task[T]) left() float64 {
+	cost := caution * float64(t.takes)
+	if t.turn == nil {
+		return cost
+	}
+	return max(cost-float64(t.turn.Spent()), leastLeft*cost)
+}
+
+// cost remembers what the last refreshes of a block took, in nanoseconds; 0 means
+// that there was none. One goroutine at a time writes.
+type cost struct {
+	last  atomic.Int64 // time
+	least atomic.Int64 // of the last few
+	used  atomic.Int64 // processor time, the most of the last few
+}
+
+// How fast the outliers of the last few are forgotten, per refresh.
+const (
+	leastFades = 1.25
+	mostFades  = 0.8
+)
+
+// note takes note of a refresh: how long it took, pauses not counted, and the
+// processor time that it used.
+func (c *cost) note(took, used time.Duration) {
+	least := int64(took)
+	if c.last.Load() > 0 {
+		least = min(least, int64(leastFades*float64(c.least.Load())))
+	}
+	c.least.Store(least)
+	c.last.Store(int64(took))
+	c.used.Store(max(int64(used), int64(mostFades*float64(c.used.Load()))))
+}
+
+// Load returns how long the last refresh took, in nanoseconds.
+func (c *cost) Load() int64 { return c.last.Load() }
 
 // stepClock measures how long a step of training takes, from update to update:
 // the median of the last few, so that a save or an evaluation does not count.
@@ -128,7 +236,8 @@ func (l Load) String() string {
 
 // Load returns the estimate, and whether there is one: once every block has been
 // refreshed and some steps were taken. It is about scheduled adoption; with ready
-// adoption Lag is the staleness budget.
+// adoption Lag is the staleness budget. What a block's refresh takes is the least
+// of its last few, which what else the machine did has lengthened least.
 //
 // Work that falls due is a fluid that the workers drain step by step; Late is
 // what the deepest puddle has above what they drain within the lag.
@@ -142,7 +251,7 @@ func (r *Runtime[T]) Load() (l Load, ok bool) {
 		l.Lag = s.opts.staleness()
 	}
 	for _, u := range r.units {
-		cost := time.Duration(u.cost.Load())
+		cost := time.Duration(u.cost.least.Load())
 		if cost == 0 {
 			return l, false
 		}
@@ -157,7 +266,7 @@ func (r *Runtime[T]) Load() (l Load, ok bool) {
 		for _, u := range s.byPhase {
 			next := u.block.Options().Phase
 			steps := (next - phase + s.every) % s.every
-			puddle = max(0, puddle-perStep*time.Duration(steps)) + time.Duration(u.cost.Load())
+			puddle = max(0, puddle-perStep*time.Duration(steps)) + time.Duration(u.cost.least.Load())
 			worst, phase = max(worst, puddle), next
 		}
 		if s.byPhase[0].block.Options().Phase == phase { // all fall due together

@@ -6,10 +6,10 @@ import (
 	"fmt"
 	"slices"
 	"sort"
-	"sync/atomic"
 	"time"
 
 	"github.com/asteria-runtime/asteria/gemm"
+	"github.com/asteria-runtime/asteria/hooks"
 	"github.com/asteria-runtime/asteria/invroot"
 	"github.com/asteria-runtime/asteria/kron"
 	"github.com/asteria-runtime/asteria/trainer-olmo/optim"
@@ -57,11 +57,11 @@ type unit[T gemm.Float] struct {
 	slots  []slot
 
 	// In the mode Asteria only:
-	index int          // in the order of names
-	task  *task[T]     // the block's refresh
-	cost  atomic.Int64 // nanoseconds that the last refresh took
-	saved pendingMeta  // see PendingSections
-	perm  [][]int64    // per side, task's permutation as a checkpoint stores it
+	index int         // in the order of names
+	task  *task[T]    // the block's refresh
+	cost  cost        // of its refreshes
+	saved pendingMeta // see PendingSections
+	perm  [][]int64   // per side, task's permutation as a checkpoint stores it
 }
 
 // worker steps blocks on one goroutine.
@@ -75,6 +75,7 @@ type worker[T gemm.Float] struct {
 	own     *gemm.Engine // nil when it computes on the runtime's
 	holder  holder       // its lease, where there is a store
 	number  int          // of a worker beside training, from 1
+	turn    *hooks.Turn  // of a worker beside training
 }
 
 // New plans and allocates the optimizer for params. The engine's threads share
@@ -327,18 +328,22 @@ func newSolving[T gemm.Float](eng *gemm.Engine, o Options, order int) (*worker[T
 }
 
 // newSolvingWorker makes a worker beside training, with an engine of its own.
-func (r *Runtime[T]) newSolvingWorker() (*worker[T], error) {
+// It gives way as turn says.
+func (r *Runtime[T]) newSolvingWorker(turn *hooks.Turn) (*worker[T], error) {
 	order := 0
 	for _, u := range r.units {
 		order = max(order, largestFactor([]*kron.Block[T]{u.block}))
 	}
 	own := gemm.New(1)
-	w, err := newSolving[T](own, r.opts, order)
+	o := r.opts
+	o.Solver.Pause = turn.Yield
+	w, err := newSolving[T](own, o, order)
 	if err != nil {
 		own.Close()
+		turn.Leave()
 		return nil, err
 	}
-	w.own = own
+	w.own, w.turn = own, turn
 	return w, nil
 }
 
@@ -347,6 +352,9 @@ func (w *worker[T]) close() {
 	w.solver.Close()
 	if w.own != nil {
 		w.own.Close()
+	}
+	if w.turn != nil {
+		w.turn.Leave()
 	}
 }
 

@@ -72,6 +72,12 @@ type task[T gemm.Float] struct {
 	record recorder[T] // evidence
 	took   time.Duration
 	tiers  *taskObjects[T] // nil where the job has its own memory
+	used   time.Duration   // processor time
+
+	// Under pacer.mu:
+	takes  time.Duration // processor time that is expected
+	turn   *hooks.Turn   // nil before it runs
+	urgent bool          // the workers are not held back
 }
 
 func (r *Runtime[T]) newTask(s *shadow[T], u *unit[T]) (*task[T], error) {
@@ -94,18 +100,21 @@ func (t *task[T]) Run(ctx context.Context, w *worker[T]) error {
 		}
 		defer t.tiers.letGo(w)
 	}
-	start := time.Now()
+	start, paused := time.Now(), w.turn.Paused()
+	t.shadow.pace.begin(t, w.turn)
 	w.record.begin()
 	_ = t.block.Refresh(ctx, w.solve, w.ops, &t.job.Snapshot, &t.job.Result)
-	t.record, t.took = *w.record, time.Since(start)
+	span := time.Since(start)
+	t.record, t.took, t.used = *w.record, span-(w.turn.Paused()-paused), w.turn.End()
 	if f := t.shadow.opts.Observer.Refreshed; f != nil {
-		f(t.block.Name(), w.number, start, t.took)
+		f(t.block.Name(), w.number, start, span)
 	}
 	return nil
 }
 
 // Done implements [hooks.Job]. The registry drops what comes too late.
 func (t *task[T]) Done(err error) {
+	t.shadow.pace.done(t)
 	if t.tiers != nil && err != nil {
 		t.tiers.failed(errors.Is(err, hooks.ErrAbandoned))
 	}
@@ -151,16 +160,17 @@ func (r *Runtime[T]) newShadow() error {
 	s.pool, err = hooks.NewPool(hooks.PoolOptions[*worker[T]]{
 		Workers: a.workers(), Nice: a.Nice, Timeout: a.JobTimeout, Queue: len(r.units),
 		Open: func() (*worker[T], error) {
-			w, err := r.newSolvingWorker()
+			w, err := r.newSolvingWorker(s.pace.pace.Join())
 			if err == nil {
 				w.number = int(number.Add(1))
 			}
 			return w, err
 		},
-		Close: (*worker[T]).close,
+		Close:  (*worker[T]).close,
+		Paused: func(w *worker[T]) time.Duration { return w.turn.Paused() },
 	})
 	s.pace.submit = s.pool.Submit
-	s.pace.held = make([]*task[T], 0, len(r.units))
+	s.pace.open = make([]*task[T], 0, len(r.units))
 	r.shadow = s
 	return err
 }
@@ -281,7 +291,7 @@ func (r *Runtime[T]) await(u *unit[T]) point {
 	}
 	u.task.record.end(&u.health)
 	u.task.record.begin()
-	u.cost.Store(int64(u.task.took))
+	u.cost.note(u.task.took, u.task.used)
 	return p
 }
 
@@ -339,14 +349,17 @@ func (r *Runtime[T]) launch(u *unit[T], now int64) error {
 	if err := s.reg.Due(u.block.Name(), now, now+s.lag); err != nil {
 		return err
 	}
-	s.pace.add(u.task, s.paced())
+	s.pace.add(u.task, s.takes(u))
 	return nil
 }
 
-// paced reports whether refreshes are held back: with other than scheduled
-// adoption the soonest is the best.
-func (s *shadow[T]) paced() bool {
-	return s.opts.Paced && s.opts.Adopt == Scheduled && s.opts.Replay == nil
+// takes is the processor time of u's refresh by which it is paced, or 0, which is
+// not: with other than scheduled adoption the soonest is the best.
+func (s *shadow[T]) takes(u *unit[T]) time.Duration {
+	if !s.opts.Paced || s.opts.Adopt != Scheduled || s.opts.Replay != nil {
+		return 0
+	}
+	return time.Duration(u.cost.used.Load())
 }
 
 // inside reports whether a refresh due now runs within the step.
@@ -367,7 +380,11 @@ func (r *Runtime[T]) refreshInside(w *worker[T], u *unit[T]) error {
 	err := u.block.Install(u.state, &t.job.Result, w.ops, w.scratch)
 	w.record.end(&u.health)
 	d := time.Since(start)
-	u.cost.Store(int64(d))
+	threads := 1
+	if w == r.wide {
+		threads = r.eng.Threads()
+	}
+	u.cost.note(d, d*time.Duration(threads))
 	if f := r.shadow.opts.Observer.Refreshed; f != nil {
 		f(u.block.Name(), 0, start, d)
 	}
@@ -377,7 +394,7 @@ func (r *Runtime[T]) refreshInside(w *worker[T], u *unit[T]) error {
 // stepEnds hands the next share of the refreshes to the workers and tells of the
 // adoptions.
 func (s *shadow[T]) stepEnds() {
-	s.pace.release()
+	s.pace.release(s.clock.median())
 	s.log = s.reg.TakeLog(s.log[:0])
 	f := s.opts.Observer.Adopted
 	if f == nil || len(s.log) == 0 {

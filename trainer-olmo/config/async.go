@@ -26,16 +26,17 @@ func (c *Config) RefreshWorkers() int {
 // processor.
 func (c *Config) ComputeThreads() int { return or(c.Train.Threads, runtime.NumCPU()) }
 
-// async translates the section runtime. Where cores are spare the workers give way
-// at low priority; where all cores train, that would starve them until training
-// waits, so they keep theirs and get their work evenly over the steps.
+// async translates the section runtime. The workers are paced: where all cores
+// train that decides how much each step is slowed, and where cores are spare it
+// spreads what they take of caches and memory. There they also give way at low
+// priority, which elsewhere would starve them until training waits.
 func (c *Config) async() (asteria.Mode, asteria.Async) {
 	r := &c.Runtime
 	spare := runtime.NumCPU() >= c.ComputeThreads()+c.RefreshWorkers()
 	a := asteria.Async{
 		Staleness: negativeZero(int64(r.Staleness)), Lag: negativeZero(int64(r.Lag)), LagStart: negativeZero(int64(r.LagStart)),
 		Adopt: asteria.Adopt(index(r.Adopt, "scheduled", "ready")), Workers: c.RefreshWorkers(),
-		JobTimeout: r.JobTimeout, Paced: !spare,
+		JobTimeout: r.JobTimeout, Paced: true,
 	}
 	if spare {
 		a.Nice = spareNice

@@ -59,7 +59,7 @@ func TestTheRuntimesKeysReachTheRuntime(t *testing.T) {
 	if o.Mode != asteria.Asteria || a.Staleness != 7 || a.Lag != -1 || a.LagStart != 0 || a.Adopt != asteria.Ready || a.Workers != 3 || a.JobTimeout != 2*time.Minute {
 		t.Errorf("got %v %+v", o.Mode, a)
 	}
-	if c.RefreshWorkers() != 3 || a.Paced != (runtime.NumCPU() < 4) || a.Paced == (a.Nice > 0) {
+	if c.RefreshWorkers() != 3 || !a.Paced || (runtime.NumCPU() < 4) == (a.Nice > 0) {
 		t.Errorf("%d workers, paced %v, nice %d", c.RefreshWorkers(), a.Paced, a.Nice)
 	}
 	c = mustParse(t, base, "optimizer.name=soap", "runtime={mode: asteria, staleness: 0}")

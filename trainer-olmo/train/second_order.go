@@ -136,20 +136,25 @@ func (r *run[T]) hurry(ctx context.Context) (stop func()) {
 	return func() { close(over); all.Wait() }
 }
 
+// loadPersists is for how many steps in a row the workers must look too slow before
+// the run says so: what else the machine does for a moment is not their fault. It
+// is the default staleness budget, so that the first wait comes no sooner.
+const loadPersists = 5
+
 // warnOfLoad says once, with the arithmetic, that the workers cannot keep up:
 // before the first step that waits for them, if the times so far tell.
 func (r *run[T]) warnOfLoad() {
 	o, ok := r.stepper.opt.(shadowed)
-	step := r.stepper.pos.Step
-	if !ok || r.toldLoad || step%int64(r.cfg.Optimizer.PreconditionFrequency) != 0 && step+1 != r.loadStart {
+	if !ok || r.toldLoad {
 		return
 	}
 	l, ok := o.Load()
-	if !ok {
+	if !ok || l.KeepsUp() {
+		r.slowFor = 0
 		return
 	}
-	r.loadStart = l.Start
-	if step+1 < l.Start || l.KeepsUp() {
+	r.slowFor++
+	if r.slowFor < loadPersists || r.stepper.pos.Step+1 < l.Start {
 		return
 	}
 	r.toldLoad = true
