@@ -7,7 +7,7 @@ MODULES := $(shell ls */go.mod | xargs -n1 dirname | grep -vxE 'tools|bench')
 export CGO_ENABLED = 0
 
 .PHONY: all demo test test-long memory build fmt vet lint work tidy tidy-check alone consumer \
-	cross arm64 noasm race fuzz generate generate-check cudasim ptx test-cuda bench-smoke bench-peers bench-step bench/nvmepage prefix clean
+	cross arm64 noasm race fuzz generate generate-check cudasim ptx test-cuda bench-smoke bench-peers bench-step bench-spike bench/nvmepage prefix clean
 
 all: test
 
@@ -102,6 +102,9 @@ bench-peers: ## our kernels beside OpenBLAS, BLIS and oneDNN in one process
 
 bench-step: ## our training step beside PyTorch
 	./scripts/bench.sh step $(ARGS)
+
+bench-spike: build ## refreshes beside training: the slow steps beside AdamW's
+	./scripts/bench.sh spike $(ARGS)
 
 prefix: ## make prefix PREFIX=example.com/you/asteria
 	$(TOOLS) prefix "$(PREFIX)"
