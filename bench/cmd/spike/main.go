@@ -149,4 +149,3 @@ func oneRun(o *options, method string, s setup, v variant, round int) ([]float64
 	}
 	return t, err
 }
-
