@@ -18,6 +18,7 @@ func (r *run[T]) health() error {
 		blocks := o.Health()
 		h.Blocks, h.Reasons = blocks, failingBlocks(blocks)
 	}
+	h.Reasons = append(h.Reasons, degradedTiers(r.stepper.opt)...)
 	if n := r.failedSaves[0]; n > 0 {
 		h.Reasons = append(h.Reasons, fmt.Sprintf("%d checkpoints could not be saved", n))
 	}

@@ -22,7 +22,11 @@ func (r *run[T]) loop(ctx context.Context) error {
 		}
 		defer r.trace.watch(h)()
 	}
+	if h == nil && r.nvme != nil {
+		h = new(hooks.Schedule)
+	}
 	if h != nil {
+		defer r.anticipate(h)()
 		r.stepper.firing = &firing{ctx: ctx, hooks: h}
 	}
 	if err := r.atStart(ctx); err != nil {
@@ -121,6 +125,7 @@ func (r *run[T]) after(ctx context.Context, st *stepStats, first bool) error {
 		return err
 	}
 	r.warnOfLoad()
+	r.judgePrefetch()
 	r.show(st, first)
 	return r.saveIfDue()
 }
@@ -324,6 +329,7 @@ func (r *run[T]) finish() error {
 		return nil
 	}
 	r.endSave(r.store.Wait())
+	r.logTiers()
 	pos := &r.stepper.pos
 	if pos.Step > r.started || pos.Step == 0 {
 		if err := r.health(); err != nil {

@@ -10,8 +10,9 @@ import (
 	"github.com/asteria-runtime/asteria/trainer-olmo/param"
 )
 
-// newOptimizer builds the optimizer that the configuration names.
-func newOptimizer[T gemm.Float](c *config.Config, params []param.Param[T], eng *gemm.Engine, obs asteria.Observer) (param.Optimizer, error) {
+// newOptimizer builds the optimizer that the configuration names; prepare adds to
+// the options of a second-order one what the run has.
+func newOptimizer[T gemm.Float](c *config.Config, params []param.Param[T], eng *gemm.Engine, prepare func(*asteria.Options) error) (param.Optimizer, error) {
 	o := &c.Optimizer
 	switch o.Name {
 	case "adamw":
@@ -27,7 +28,7 @@ func newOptimizer[T gemm.Float](c *config.Config, params []param.Param[T], eng *
 		}
 		return optim.NewLionW(params, opts), nil
 	}
-	return newSecondOrder(c, params, eng, obs)
+	return newSecondOrder(c, params, eng, prepare)
 }
 
 // clipOptions are the bounds of the gradient norm.

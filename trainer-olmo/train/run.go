@@ -93,6 +93,7 @@ type run[T gemm.Float] struct {
 	interrupted      bool
 	adoptions        *adoptionLog  // nil without refreshes beside training
 	trace            *trace        // nil: none
+	nvme             *nvme         // nil: none
 	toldLoad         bool          // that the workers cannot keep up
 	slowFor          int           // steps in a row in which the workers looked too slow
 	waited, busy     time.Duration // of the totals, at the last record
@@ -204,7 +205,7 @@ func (r *run[T]) build() error {
 	}
 	s.ranks = newRanks(r.opts.Comm, m, int64(c.Parallel.HashEvery))
 	r.stepper = s
-	if s.opt, err = newOptimizer(c, s.params, r.eng, r.observer()); err != nil {
+	if s.opt, err = newOptimizer(c, s.params, r.eng, r.prepare); err != nil {
 		return err
 	}
 	if s.skip, err = newSkipRule(c); err != nil {
@@ -269,12 +270,21 @@ func (r *run[T]) state() checkpoint.State {
 	st := r.stepper.state()
 	st.Origin, st.Config, st.ModelConfig = r.origin, r.yaml, r.hf
 	st.Runtime = append(r.counters(), r.pending()...)
+	if o, ok := r.stepper.opt.(tiered); ok {
+		st.Freeze = o.Freeze
+	}
 	return st
 }
 
 // counters are the part of the state that never changes a result.
 func (r *run[T]) counters() []param.Section {
 	return []param.Section{{Name: "saves_failed", I64: r.failedSaves}}
+}
+
+// prepare gives the second-order runtime its observer and its NVMe tier.
+func (r *run[T]) prepare(o *asteria.Options) error {
+	o.Async.Observer = r.observer()
+	return r.openNVMe(o)
 }
 
 // observer is what the runtime tells of its refreshes.
@@ -297,6 +307,7 @@ func (r *run[T]) close() error {
 			o.Close()
 		}
 	}
+	errs = append(errs, r.nvme.close())
 	if r.model != nil {
 		r.model.Close()
 	}

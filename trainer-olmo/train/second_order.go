@@ -21,13 +21,16 @@ var (
 	_ shadowed        = (*asteria.Runtime[float32])(nil)
 )
 
-// newSecondOrder builds the runtime of a second-order method.
-func newSecondOrder[T gemm.Float](c *config.Config, params []param.Param[T], eng *gemm.Engine, obs asteria.Observer) (param.Optimizer, error) {
+// newSecondOrder builds the runtime of a second-order method, with what prepare
+// adds to its options.
+func newSecondOrder[T gemm.Float](c *config.Config, params []param.Param[T], eng *gemm.Engine, prepare func(*asteria.Options) error) (param.Optimizer, error) {
 	o, err := c.AsteriaOptions()
 	if err != nil {
 		return nil, fmt.Errorf("train: %w", err)
 	}
-	o.Async.Observer = obs
+	if err := prepare(&o); err != nil {
+		return nil, err
+	}
 	if c.Runtime.Replay != "" {
 		if o.Async.Replay, err = readAdoptions(c.Runtime.Replay); err != nil {
 			return nil, err

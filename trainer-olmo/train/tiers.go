@@ -1,0 +1,161 @@
+package train
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/asteria-runtime/asteria/hooks"
+	"github.com/asteria-runtime/asteria/nvmepage"
+	"github.com/asteria-runtime/asteria/trainer-olmo/asteria"
+)
+
+// The drive is measured once, by so many bytes with so many requests in flight.
+const (
+	preflightBytes = 64 << 20
+	preflightDepth = 8
+)
+
+// The prefetches are judged after so many steps of a process: fewer than this part
+// of the leases without a wait is explained in the log.
+const (
+	judgeAfter = 20
+	wantedHits = 0.95
+)
+
+// tiered is an optimizer whose state may lie in tiers.
+type tiered interface {
+	Tiers() asteria.TierTotals
+	Anticipate()
+	Freeze() (thaw func())
+}
+
+var _ tiered = (*asteria.Runtime[float32])(nil)
+
+// nvme is the NVMe tier of a run; nil is a run without one.
+type nvme struct {
+	store     *nvmepage.Store
+	bandwidth nvmepage.Bandwidth // zero where it could not be measured
+	told      bool               // about the prefetches
+}
+
+// openNVMe opens the store that the configuration names and adds it to the tiers
+// that it describes. Left-overs of dead runs are reclaimed, of live ones not
+// touched: the state itself comes from the checkpoint.
+func (r *run[T]) openNVMe(o *asteria.Options) error {
+	if o.Tiers == nil {
+		return nil
+	}
+	o.Tiers.Logger = r.log
+	path := r.cfg.Tiers.NVMe.Path
+	if path == "" {
+		return nil
+	}
+	if err := os.MkdirAll(path, 0o777); err != nil {
+		return fmt.Errorf("train: tiers.nvme.path: %w", err)
+	}
+	n := new(nvme)
+	var err error
+	if n.bandwidth, err = nvmepage.Preflight(context.Background(), path, preflightBytes, preflightDepth); err != nil {
+		r.log.Warn("train: tiers.nvme.path could not be measured", "path", path, "err", err)
+	}
+	if n.store, err = nvmepage.Open(nvmepage.Options{Paths: []string{path}, Logger: r.log}); err != nil {
+		return fmt.Errorf("train: tiers.nvme.path: %w", err)
+	}
+	r.nvme = n
+	o.Tiers.NVMe, o.Tiers.NVMeSize = n.store, int64(r.cfg.Tiers.NVMe.Size)
+	r.log.Info("train: NVMe tier", "path", path, "engine", n.store.Stats().Engine, "direct", n.store.Stats().Direct,
+		"read", rate(n.bandwidth.Read), "write", rate(n.bandwidth.Write))
+	return nil
+}
+
+// rate is a bandwidth for people.
+func rate(bytesPerSecond float64) string { return fmt.Sprintf("%.0f MB/s", bytesPerSecond/1e6) }
+
+func (n *nvme) close() error {
+	if n == nil {
+		return nil
+	}
+	return n.store.Close()
+}
+
+// anticipate has the state of the next update fetched while the layers compute.
+func (r *run[T]) anticipate(s *hooks.Schedule) (remove func()) {
+	o, ok := r.stepper.opt.(tiered)
+	if !ok || r.nvme == nil {
+		return func() {}
+	}
+	fetch := func(context.Context, hooks.Event) error { o.Anticipate(); return nil }
+	forward := s.On(hooks.PreForward, "tiers", nil, fetch)
+	backward := s.On(hooks.PreBackward, "tiers", nil, fetch)
+	return func() { forward(); backward() }
+}
+
+// judgePrefetch says once, with the arithmetic, why updates wait for the drive.
+func (r *run[T]) judgePrefetch() {
+	o, ok := r.stepper.opt.(tiered)
+	if !ok || r.nvme == nil || r.nvme.told || r.stepper.pos.Step < min(r.started+judgeAfter, r.stop) {
+		return
+	}
+	r.nvme.told = true
+	t := o.Tiers()
+	if t.HitRate() >= wantedHits {
+		return
+	}
+	r.log.Warn("train: updates wait for the NVMe tier: " +
+		r.nvme.arithmetic(t, r.stepper.pos.Step-r.started, r.clock.seconds/float64(max(1, r.clock.steps))))
+}
+
+// arithmetic compares what a step moves with what the drive can do.
+func (n *nvme) arithmetic(t asteria.TierTotals, steps int64, step float64) string {
+	steps = max(1, steps)
+	read, written := t.Read/steps, t.Written/steps
+	b := n.bandwidth
+	text := fmt.Sprintf("%.1f%% of the leases waited less than 1 ms; a step reads %d and writes %d bytes and takes %.3f s, of which leases wait %.3f s",
+		100*t.HitRate(), read, written, step, t.StepWaited.Seconds()/float64(steps))
+	if b.Read == 0 || b.Write == 0 {
+		return text + "; the drive was not measured"
+	}
+	need := float64(read)/b.Read + float64(written)/b.Write
+	return text + fmt.Sprintf("; at %s read and %s written this alone takes the drive %.3f s, and state above the budget can only move during the update: a larger tiers.host moves less",
+		rate(b.Read), rate(b.Write), need)
+}
+
+// logTiers tells, when the run ends, what the tiers did.
+func (r *run[T]) logTiers() {
+	o, ok := r.stepper.opt.(tiered)
+	if !ok {
+		return
+	}
+	t := o.Tiers()
+	if t.N == 0 {
+		return
+	}
+	steps := time.Duration(max(1, r.stepper.pos.Step-r.started))
+	r.log.Info("train: tiers", "hits", fmt.Sprintf("%.4f", t.HitRate()), "wait", (t.StepWaited / steps).String(), "read", t.Read, "written", t.Written)
+	for _, u := range t.Tiers[:t.N] {
+		r.log.Info("train: tier", "tier", u.Name, "bytes", u.Used, "peak", u.Peak, "capacity", u.Capacity, "degraded", u.Degraded)
+	}
+}
+
+// degradedTiers says what is wrong with the tiers, for health.json.
+func degradedTiers(o any) (reasons []string) {
+	x, ok := o.(tiered)
+	if !ok {
+		return nil
+	}
+	t := x.Tiers()
+	for _, u := range t.Tiers[:t.N] {
+		if u.Degraded {
+			reasons = append(reasons, fmt.Sprintf("tier %s: %d writes failed: what should go there stays in memory", u.Name, u.Failures))
+		}
+		if u.Over > 0 {
+			reasons = append(reasons, fmt.Sprintf("tier %s: %d bytes above its capacity of %d", u.Name, u.Over, u.Capacity))
+		}
+	}
+	if t.Lost > 0 {
+		reasons = append(reasons, fmt.Sprintf("%d bytes are held by refreshes that were given up", t.Lost))
+	}
+	return reasons
+}
