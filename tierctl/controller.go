@@ -336,7 +336,7 @@ func (o *object) closeMemory() error {
 	if mem == nil {
 		return nil
 	}
-	o.mem = nil
+	o.mem, o.empty = nil, true
 	return mem.Close()
 }
 

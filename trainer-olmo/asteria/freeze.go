@@ -82,7 +82,7 @@ func (f *freezer[T]) thaw(s *store[T]) {
 		}
 		p.kept.result, p.kept.adopted = 0, false
 	}
-	f.on = false
+	f.on, f.extra = false, 0
 	f.changed.Broadcast()
 }
 
@@ -122,7 +122,7 @@ func (f *freezer[T]) yield(s *store[T], p *parcel[T]) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for refused := false; p.kept.pending && !p.kept.copied; {
-		if refused || p.kept.reading > 0 || !f.room(s, p) {
+		if refused || p.kept.reading > 0 || !f.room(s, p.bytes()) {
 			f.changed.Wait()
 			continue
 		}
@@ -130,17 +130,14 @@ func (f *freezer[T]) yield(s *store[T], p *parcel[T]) {
 	}
 }
 
-// room reports whether the tiers have space for p's copy, by their sizes.
-func (f *freezer[T]) room(s *store[T], p *parcel[T]) bool {
+// room reports whether the tiers have space for so many bytes more than the plan
+// says, by their sizes.
+func (f *freezer[T]) room(s *store[T], bytes int64) bool {
 	o := &s.opts
 	if o.Host == 0 || o.NVMe != nil && o.NVMeSize == 0 {
 		return true
 	}
-	all := p.bytes() + f.extra
-	for _, q := range s.parcels {
-		all += q.bytes()
-	}
-	return all <= o.Device+o.Host+o.NVMeSize
+	return s.placed+f.extra+bytes <= o.Device+o.Host+o.NVMeSize
 }
 
 // copy makes p's copy, without the lock, and reports whether it could.
@@ -201,12 +198,17 @@ func (f *freezer[T]) keepResult(p *parcel[T], id uint64) bool {
 	return true
 }
 
-// free returns when no save wants p's result, for the rare step that adopts it and
-// writes another into the same object.
-func (f *freezer[T]) free(p *parcel[T]) {
+// claim returns when p's result, in an object of so many bytes, may be adopted: at
+// once if no save wants it, or if there is room for another object in its place,
+// unless this very step writes the next result into it (rewrites).
+func (f *freezer[T]) claim(s *store[T], p *parcel[T], bytes int64, rewrites bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for p.kept.result != 0 && !p.kept.adopted {
+		if !rewrites && f.room(s, bytes) {
+			f.extra += bytes
+			return
+		}
 		f.changed.Wait()
 	}
 }

@@ -131,8 +131,8 @@ func (r *Runtime[T]) leasePoint(w *worker[T], u *unit[T], p *point) error {
 	t, h := u.task.tiers, &w.holder
 	h.begin(u.parcel.ids)
 	result, snapshot := -1, -1
-	if p.installs() && p.inside {
-		r.store.freezer.free(u.parcel)
+	if p.installs() {
+		r.store.freezer.claim(r.store, u.parcel, t.bytes, p.inside)
 	}
 	if p.installs() || p.inside {
 		result = h.add(t.result)

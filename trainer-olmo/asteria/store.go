@@ -52,6 +52,7 @@ type store[T gemm.Float] struct {
 	ctl     *tierctl.Controller
 	memory  *recycler
 	backing *countedBacking // nil without NVMe
+	placed  int64           // bytes of all objects, as planned
 	streams bool            // not everything fits into the addressable tiers
 	ahead   int64           // bytes announced ahead of their use
 	device  int             // tier that factors prefer
@@ -136,7 +137,7 @@ func newStore[T gemm.Float](o Tiers, placed int64) (*store[T], error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	s := &store[T]{opts: o}
+	s := &store[T]{opts: o, placed: placed}
 	s.freezer.changed.L = &s.freezer.mu
 	var source uvm.Allocator = uvm.Host{}
 	if o.Pinned {

@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -19,12 +20,18 @@ import (
 const (
 	killFolder    = "ASTERIA_TEST_TRAIN_FOLDER"
 	killOptimizer = "ASTERIA_TEST_TRAIN_OPTIMIZER"
+	killNVMe      = "ASTERIA_TEST_TRAIN_NVME" // folder of the NVMe tier of killTiers
+	killTiers     = "soap beside training in tiers"
 )
 
 // killOverrides make a run that saves often and lasts long enough to be killed.
 // method is an optimizer, alone for the native mode, or followed by " asteria" for
-// refreshes in the background.
+// refreshes in the background; killTiers has its state in tiers, too.
 func killOverrides(method string) []string {
+	if method == killTiers {
+		tiers := fmt.Sprintf("tiers={host: 96KiB, nvme: {path: %q}}", os.Getenv(killNVMe))
+		return append(killOverrides("soap asteria"), tiers)
+	}
 	optimizer, mode, _ := strings.Cut(method, " ")
 	o := []string{"runtime.mode=native"}
 	if mode != "" {
@@ -51,7 +58,8 @@ func TestKilledRunsContinue(t *testing.T) {
 	if os.Getenv("ASTERIA_LONG") == "1" {
 		kills = 50
 	}
-	for _, optimizer := range []string{"adamw", "soap", "soap asteria", "kl-shampoo asteria"} {
+	t.Setenv(killNVMe, t.TempDir())
+	for _, optimizer := range []string{"adamw", "soap", "soap asteria", "kl-shampoo asteria", killTiers} {
 		t.Run(optimizer, func(t *testing.T) {
 			const seed = 7
 			r := rand.New(rand.NewPCG(seed, 0))
@@ -59,7 +67,7 @@ func TestKilledRunsContinue(t *testing.T) {
 			mustRun(t, testConfig(t, whole, killOverrides(optimizer)...), Options{})
 			done := 0
 			for kill := range kills {
-				ended := killOnce(t, folder, optimizer, time.Duration(10+r.IntN(250))*time.Millisecond)
+				ended := killOnce(t, folder, optimizer, within(r, optimizer))
 				if ended {
 					done++
 					if err := os.RemoveAll(folder); err != nil { // it got to the end: begin again
@@ -79,12 +87,24 @@ func TestKilledRunsContinue(t *testing.T) {
 			if a, b := digestOf(t, folder), digestOf(t, whole); a != b {
 				t.Errorf("after %d kills\n%v\nwithout\n%v", kills, a, b)
 			}
+			if left, _ := filepath.Glob(filepath.Join(os.Getenv(killNVMe), "*")); len(left) > 0 {
+				t.Errorf("left on NVMe: %v", left)
+			}
 			if got := losses(t, folder); len(got) != 90 {
 				t.Errorf("%d lines of metrics, want 90", len(got))
 			}
 			t.Logf("%d kills, %d of them after the end; the last process took over at step %d", kills, done, res.Resumed)
 		})
 	}
+}
+
+// within is a random time to kill after; tiers take longer to begin.
+func within(r *rand.Rand, optimizer string) time.Duration {
+	most := 250
+	if optimizer == killTiers {
+		most = 1500
+	}
+	return time.Duration(10+r.IntN(most)) * time.Millisecond
 }
 
 // killOnce starts a child and kills it; it reports whether the child had ended by

@@ -57,13 +57,13 @@ func (r *run[T]) openNVMe(o *asteria.Options) error {
 	}
 	n := new(nvme)
 	var err error
-	if n.bandwidth, err = nvmepage.Preflight(context.Background(), path, preflightBytes, preflightDepth); err != nil {
-		r.log.Warn("train: tiers.nvme.path could not be measured", "path", path, "err", err)
-	}
 	if n.store, err = nvmepage.Open(nvmepage.Options{Paths: []string{path}, Logger: r.log}); err != nil {
 		return fmt.Errorf("train: tiers.nvme.path: %w", err)
 	}
 	r.nvme = n
+	if n.bandwidth, err = nvmepage.Preflight(context.Background(), path, preflightBytes, preflightDepth); err != nil {
+		r.log.Warn("train: tiers.nvme.path could not be measured", "path", path, "err", err)
+	}
 	o.Tiers.NVMe, o.Tiers.NVMeSize = n.store, int64(r.cfg.Tiers.NVMe.Size)
 	r.log.Info("train: NVMe tier", "path", path, "engine", n.store.Stats().Engine, "direct", n.store.Stats().Direct,
 		"read", rate(n.bandwidth.Read), "write", rate(n.bandwidth.Write))
