@@ -68,6 +68,11 @@
 // each refresh that is handed to a worker. In the mode Asteria each block has the
 // memory of one refresh in flight, whose result becomes the spare slot.
 //
+// With [Options.Tiers] the state lives in budgets of RAM and on NVMe, and is leased
+// for each piece of work. Placement changes no bit. [Runtime.Tiers] counts leases,
+// waits and bytes moved; [Runtime.Freeze] lets a save read one step's state while
+// later steps go on.
+//
 // # Failure
 //
 // A refresh that fails, in whichever way, keeps the previous root or basis.
