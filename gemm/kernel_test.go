@@ -207,3 +207,22 @@ func TestKernelNamesAndChoice(t *testing.T) {
 		t.Error("both NEON and AVX2 are available")
 	}
 }
+
+// Advice about pages must not touch what lies in them.
+func TestOnHugePagesKeepsTheSlice(t *testing.T) {
+	for _, n := range []int{0, 1, hugeSize, 3*hugeSize/4 + 5, 2*hugeSize + 77} {
+		x := make([]float32, n)
+		for i := range x {
+			x[i] = float32(i)
+		}
+		y := OnHugePages(x)
+		if len(y) != n || n > 0 && &y[0] != &x[0] {
+			t.Fatalf("%d elements: another slice of %d", n, len(y))
+		}
+		for i, v := range y {
+			if v != float32(i) {
+				t.Fatalf("%d elements: element %d is %g", n, i, v)
+			}
+		}
+	}
+}

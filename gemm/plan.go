@@ -49,6 +49,22 @@ func aliased(ld int) bool { return ld%512 == 0 }
 // hugeSize is the size in bytes of a huge page on the systems that have them.
 const hugeSize = 2 << 20
 
+// OnHugePages asks the system for huge pages under x, as far as it fills them, and
+// returns x. Products of large matrices wait less for address translation then, most of
+// all in a virtual machine. It must be called before x is first written, does nothing
+// to small slices and where there is no such request, and cannot fail.
+func OnHugePages[E any](x []E) []E {
+	var e E
+	size := len(x) * int(unsafe.Sizeof(e))
+	if size < 2*hugeSize {
+		return x
+	}
+	p := unsafe.Pointer(&x[0])
+	skip := int(-uintptr(p) % hugeSize)
+	adviseHuge(unsafe.Slice((*byte)(unsafe.Add(p, skip)), (size-skip)/hugeSize*hugeSize))
+	return x
+}
+
 // aligned returns n zeros that start at a cache line, or on huge pages when they fill
 // a good part of one.
 func aligned[T Float](n int) []T {

@@ -116,7 +116,7 @@ func (m *Model[T]) allocate() {
 		m.offsets[i] = total
 		total += int(t.Len())
 	}
-	m.values, m.grads = make([]T, total), make([]T, total)
+	m.values, m.grads = gemm.OnHugePages(make([]T, total)), gemm.OnHugePages(make([]T, total))
 	m.params = make([]param.Param[T], len(shapes))
 	for i, t := range shapes {
 		lo := m.offsets[i]

@@ -87,7 +87,7 @@ func reserve[E any](a *arena, n int) []E {
 	if a.dry {
 		return nil
 	}
-	return make([]E, n)
+	return gemm.OnHugePages(make([]E, n))
 }
 
 // WorkBytes is the memory in bytes that [Model.LossGrad] needs for rows sequences

@@ -147,7 +147,7 @@ func NewAdamW[T gemm.Float](params []param.Param[T], opts AdamWOptions) *AdamW[T
 	if n := total(params); a.opts.Lent {
 		a.m, a.v = make([][]T, len(params)), make([][]T, len(params))
 	} else {
-		a.m, a.v = split(params, make([]T, n)), split(params, make([]T, n))
+		a.m, a.v = split(params, gemm.OnHugePages(make([]T, n))), split(params, gemm.OnHugePages(make([]T, n)))
 	}
 	a.decay = decays(params, a.opts.Decay, a.opts.WeightDecay)
 	a.chunks = chunks(params)
