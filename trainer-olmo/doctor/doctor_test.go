@@ -134,3 +134,27 @@ func TestTheDoctorLeavesNothingBehind(t *testing.T) {
 		t.Errorf("a folder that does not exist yet: %+v", f)
 	}
 }
+
+func TestTheMemoryLimitIsTheLeastThatHolds(t *testing.T) {
+	const mem = "MemTotal: 1000 kB\nSwapTotal: 24 kB\n"
+	for name, c := range map[string]struct {
+		files map[string]string
+		want  int64
+		from  string
+	}{
+		"nothing known":  {nil, 0, ""},
+		"the machine":    {map[string]string{"proc/meminfo": mem}, 1024 << 10, "MemTotal and SwapTotal of /proc/meminfo"},
+		"no group limit": {map[string]string{"proc/meminfo": mem, "sys/fs/cgroup/memory.max": "max"}, 1024 << 10, "MemTotal and SwapTotal of /proc/meminfo"},
+		"its own group": {map[string]string{"proc/meminfo": mem, "proc/self/cgroup": "0::/a/b\n", "sys/fs/cgroup/a/b/memory.max": "4096", "sys/fs/cgroup/a/memory.max": "8192"},
+			4096, "/sys/fs/cgroup/a/b/memory.max"},
+		"a group above it": {map[string]string{"proc/meminfo": mem, "proc/self/cgroup": "0::/a/b\n", "sys/fs/cgroup/a/b/memory.max": "max", "sys/fs/cgroup/a/memory.max": "8192"},
+			8192, "/sys/fs/cgroup/a/memory.max"},
+		"version 1": {map[string]string{"proc/meminfo": mem, "proc/self/cgroup": "4:cpu,memory:/x\n1:name=systemd:/y\n", "sys/fs/cgroup/memory/x/memory.limit_in_bytes": "12288"},
+			12288, "/sys/fs/cgroup/memory/x/memory.limit_in_bytes"},
+	} {
+		got, from := MemoryLimit(machine(t, c.files))
+		if got != c.want || from != c.from {
+			t.Errorf("%s: %d from %q, want %d from %q", name, got, from, c.want, c.from)
+		}
+	}
+}

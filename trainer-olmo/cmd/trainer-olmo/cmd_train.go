@@ -10,6 +10,7 @@ import (
 
 	"github.com/asteria-runtime/asteria/hiersync"
 	"github.com/asteria-runtime/asteria/trainer-olmo/config"
+	"github.com/asteria-runtime/asteria/trainer-olmo/doctor"
 	"github.com/asteria-runtime/asteria/trainer-olmo/plan"
 	"github.com/asteria-runtime/asteria/trainer-olmo/report"
 	"github.com/asteria-runtime/asteria/trainer-olmo/train"
@@ -68,11 +69,25 @@ func trainOne(ctx context.Context, c *config.Config, progress io.Writer, comm *h
 	if comm == nil {
 		here = int64(c.Parallel.Ranks)
 	}
+	if err := fits(p, here, doctor.Options{}); err != nil {
+		return train.Result{}, err
+	}
 	setProcs(c.ComputeThreads(), int(here)*(c.RefreshWorkers()+1))
 	defer limitHeap(here * p.HeapLimit())()
 	o := trainOptions(progress)
 	o.Comm = comm
 	return train.Run(ctx, c, o)
+}
+
+// fits refuses a plan, of each of so many ranks in this process, that the machine or
+// the limit of its control group cannot hold: the system would end the process
+// without a word.
+func fits(p *plan.Plan, ranks int64, o doctor.Options) error {
+	limit, from := doctor.MemoryLimit(o)
+	if err := p.Check(limit / ranks); err != nil {
+		return fmt.Errorf("%w (%s); tiers.host with tiers.nvme.path, a smaller train.micro_batch_size or checkpoint.sync lower it", err, from)
+	}
+	return nil
 }
 
 // limitHeap bounds the Go heap until the returned function is called, which also

@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -12,6 +13,10 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/asteria-runtime/asteria/trainer-olmo/config"
+	"github.com/asteria-runtime/asteria/trainer-olmo/doctor"
+	"github.com/asteria-runtime/asteria/trainer-olmo/plan"
 )
 
 // sampleEvery is the time between two looks at a run's memory: the peaks last for
@@ -57,6 +62,7 @@ func with(parts ...[]string) []string {
 
 // memoryRuns cover the methods, both modes, and where the state lies.
 func memoryRuns(drive string) []memoryRun {
+	nvme := []string{"tiers.host=256MiB", "tiers.nvme.path=" + drive}
 	return []memoryRun{
 		{"adamw", with(wordyState, []string{"optimizer.name=adamw"}), false},
 		{"soap", with(largeState, []string{"optimizer.name=soap"}), true},
@@ -64,6 +70,8 @@ func memoryRuns(drive string) []memoryRun {
 		{"kl-shampoo wide", with(wideState, []string{"optimizer.name=kl-shampoo"}), false},
 		{"soap beside training", with(largeState, asteriaMode, []string{"optimizer.name=soap"}), true},
 		{"shampoo beside training", with(largeState, asteriaMode, []string{"optimizer.name=shampoo"}), false},
+		{"soap with NVMe", with(largeState, asteriaMode, nvme, []string{"optimizer.name=soap"}), true},
+		{"kl-shampoo with NVMe", with(wideState, nvme, []string{"optimizer.name=kl-shampoo"}), false},
 	}
 }
 
@@ -73,7 +81,7 @@ func TestPeakMemoryIsThePlans(t *testing.T) {
 	if os.Getenv("ASTERIA_LONG") == "" {
 		t.Skip("needs ASTERIA_LONG=1: runs of several GiB")
 	}
-	for _, r := range memoryRuns(os.Getenv("ASTERIA_NVME")) {
+	for _, r := range memoryRuns(t.TempDir()) {
 		t.Run(r.name, func(t *testing.T) {
 			for i, m := range measure(t, r) {
 				ratio := float64(m.peak) / float64(m.plan)
@@ -96,6 +104,47 @@ func TestASmallRunStaysWithinItsPlan(t *testing.T) {
 	for i, m := range measure(t, memoryRun{"small", set, true}) {
 		if ratio := float64(m.peak) / float64(m.plan); ratio < 0.7 || ratio > 1.02 {
 			t.Errorf("process %d: peak %d bytes, plan %d, ratio %.3f\n%s", i+1, m.peak, m.plan, ratio, m.text)
+		}
+	}
+}
+
+// Field failure A23: turning NVMe on needed more memory than leaving it off, and the
+// system ended the process. Here the need is known before anything is allocated,
+// staging is part of the host tier's budget, and what a control group of 512 MiB
+// does not hold is refused with the numbers.
+func TestA23_PreflightKeepsWithinTheGroupsLimit(t *testing.T) {
+	root := t.TempDir()
+	write(t, filepath.Join(root, "proc/self/cgroup"), "0::/job\n")
+	write(t, filepath.Join(root, "sys/fs/cgroup/job/memory.max"), "536870912\n")
+	o := doctor.Options{Root: root}
+	text := "model: {d_model: 512, n_layers: 2, n_heads: 8, hidden_size: 1408}\ndata: {corpus: goroot, sequence_length: 128}\n" +
+		"train: {steps: 10, global_batch_size: 256, threads: 1}\noptimizer: {name: soap}\nruntime: {mode: asteria, workers: 1}\n" +
+		"eval: {tokens: 1024}\n"
+	planOf := func(set ...string) *plan.Plan {
+		c, err := config.Parse("a23.yaml", []byte(text), set)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p, err := plan.New(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p
+	}
+	resident, tiered := planOf(), planOf("tiers.host=64MiB", "tiers.nvme.path=/drive")
+	if tiered.Total() >= resident.Total() {
+		t.Errorf("NVMe needs %d bytes of memory, without it %d", tiered.Total(), resident.Total())
+	}
+	if err := fits(tiered, 1, o); err != nil {
+		t.Errorf("with NVMe: %v", err)
+	}
+	if err := fits(tiered, 2, o); !errors.Is(err, plan.ErrOverBudget) {
+		t.Errorf("two ranks: %v", err)
+	}
+	err := fits(resident, 1, o)
+	for _, want := range []string{"weights ", " + spare slots ", "the limit is 512.00 MiB", "/sys/fs/cgroup/job/memory.max", "tiers.nvme.path"} {
+		if !errors.Is(err, plan.ErrOverBudget) || !strings.Contains(err.Error(), want) {
+			t.Errorf("without NVMe: %v, want %q", err, want)
 		}
 	}
 }
