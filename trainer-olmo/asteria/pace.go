@@ -25,9 +25,11 @@ import (
 // is adopted.
 
 const (
-	// slack is the part of a step that is left between the end of the last refresh
-	// and its adoption, which comes towards the end of the step.
-	slack = 0.5
+	// slack is how many steps before its adoption the last refresh is to end: what is
+	// late then, because a worker got no core or a refresh took longer, has a step
+	// left. leastSteps is the part of that step before the adoption.
+	slack      = 1
+	leastSteps = 0.5
 	// caution raises what a refresh is expected to cost.
 	caution = 1.05
 	// leastLeft is the part of its cost that a refresh is taken to need still,
@@ -137,7 +139,7 @@ func (p *pacer[T]) budget() (budget time.Duration, part float64) {
 	due, part := 0.0, 1.0
 	for _, t := range p.open {
 		due += t.left()
-		steps := max(float64(t.asOf+t.shadow.lag-p.step)+1-slack, slack)
+		steps := max(float64(t.asOf+t.shadow.lag-p.step)+1-slack, leastSteps)
 		if b := time.Duration(due / max(1, steps)); b > budget {
 			budget, part = b, min(1, steps)
 		}
