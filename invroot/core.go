@@ -28,6 +28,7 @@ const (
 // from the field that the method names.
 type core[T gemm.Float] struct {
 	eng  *gemm.Engine
+	ops  Ops[T]
 	k    kernels[T]
 	n    int // order of the problem at hand
 	tri  *tridiagonal[T]
@@ -50,7 +51,7 @@ type core[T gemm.Float] struct {
 func newCore[T gemm.Float](eng *gemm.Engine, n int) *core[T] {
 	k := newKernels[T](eng)
 	c := &core[T]{
-		eng: eng, k: k, max: n,
+		eng: eng, ops: &CPU[T]{engine: eng, k: k}, k: k, max: n,
 		tri: newTridiagonal(eng, k, n),
 		a:   scratch[T](n, n), z: scratch[T](n, n), u: scratch[T](n, n), g: scratch[T](n, n),
 		probe: make([]T, n), image: make([]T, n), power: make([]float64, n),

@@ -69,9 +69,7 @@ func (c *core[T]) iterativeRoot(ctx context.Context, q rootRequest, rep Report) 
 	num, den, _ := rational(q.exponent)
 	s := coupled[T]{c: c, p: den}
 	s.x, s.m, s.t, s.w, s.v = c.view(c.z), c.view(c.a), c.view(c.u), c.view(c.g), c.view(c.spare())
-	for i := range c.n {
-		s.m.Row(i)[i] += T(ridge * q.scale)
-	}
+	c.ops.Shift(s.m, s.m, 1, T(ridge*q.scale))
 	var err error
 	if q.opts.Method == CoupledNewton {
 		err = s.newton(ctx, q.opts)
@@ -79,13 +77,18 @@ func (c *core[T]) iterativeRoot(ctx context.Context, q rootRequest, rep Report) 
 		err = s.higherOrder(ctx, q.opts)
 	}
 	rep.Iterations, rep.Residual = s.iterations, s.err
+	if failed := c.ops.Sync(); err == nil { // on every way out: the next attempt writes these buffers
+		err = failed
+	}
 	if err == nil {
 		err = s.check(ridge * q.scale)
 	}
 	if err != nil {
 		return rep, 0, err
 	}
-	s.raise(num)
+	if err := s.raise(num); err != nil {
+		return rep, 0, err
+	}
 	c.keep(s.x)
 	return rep, math.Pow(q.scale, q.exponent), nil
 }
@@ -114,6 +117,9 @@ func (c *core[T]) keep(x gemm.Matrix[T]) {
 //
 // It also stops, with the previous X, when rounding makes a small error grow.
 func (s *coupled[T]) newton(ctx context.Context, o Options) error {
+	if err := s.c.ops.Sync(); err != nil {
+		return err
+	}
 	s.start(float64(s.p+1) / (2 * frobenius(s.m)))
 	for s.err > o.Tolerance && s.iterations < o.MaxIterations {
 		if err := s.c.wait.poll(ctx); err != nil {
@@ -134,6 +140,9 @@ func (s *coupled[T]) newton(ctx context.Context, o Options) error {
 // of (1-B)^(-1/p) cut after Order terms. It runs to stagnation and checks
 // max|A*X^p - I| at the end.
 func (s *coupled[T]) higherOrder(ctx context.Context, o Options) error {
+	if err := s.c.ops.Sync(); err != nil {
+		return err
+	}
 	trace := 0.0
 	for i := range s.m.Rows {
 		trace += float64(s.m.At(i, i))
@@ -159,55 +168,30 @@ func (s *coupled[T]) higherOrder(ctx context.Context, o Options) error {
 
 // start sets X = z^(1/p)*I and M = z*M.
 func (s *coupled[T]) start(z float64) {
-	x := T(math.Pow(z, 1/float64(s.p)))
-	for i := range s.m.Rows {
-		clear(s.x.Row(i))
-		s.x.Row(i)[i] = x
-		row := s.m.Row(i)
-		for j := range row {
-			row[j] *= T(z)
-		}
-	}
+	s.c.ops.Shift(s.x, s.x, 0, T(math.Pow(z, 1/float64(s.p))))
+	s.c.ops.Shift(s.m, s.m, T(z), 0)
 	s.measure()
 }
 
 // linear sets T = (1+1/p)*I - M/p.
 func (s *coupled[T]) linear() {
 	p := T(s.p)
-	for i := range s.m.Rows {
-		t := s.t.Row(i)
-		for j, v := range s.m.Row(i) {
-			t[j] = -v / p
-		}
-		t[i] += 1 + 1/p
-	}
+	s.c.ops.Shift(s.t, s.m, -1/p, 1+1/p)
 }
 
 // series sets T = Σ_{i<order} b_i*B^i by Horner's rule,
 // b_i = Π_{j≤i} (1+(j-1)p)/(jp).
 func (s *coupled[T]) series(order int) {
 	b := coefficients(s.p, order)
-	for i := range s.m.Rows {
-		m, t := s.m.Row(i), s.t.Row(i)
-		for j := range m {
-			m[j] = -m[j] // B = I - M, in place for the products below
-			t[j] = T(b[order-1]) * m[j]
-		}
-		m[i]++
-		t[i] = T(b[order-1])*m[i] + T(b[order-2])
-	}
+	ops := s.c.ops
+	ops.Shift(s.m, s.m, -1, 1) // B = I - M, in place for the products below
+	ops.Shift(s.t, s.m, T(b[order-1]), T(b[order-2]))
 	for i := order - 3; i >= 0; i-- {
 		s.mul(s.m, s.t, s.w)
 		s.t, s.w = s.w, s.t
-		s.addDiagonal(s.t, T(b[i]))
+		ops.Shift(s.t, s.t, 1, T(b[i]))
 	}
-	for i := range s.m.Rows { // back to M
-		m := s.m.Row(i)
-		for j := range m {
-			m[j] = -m[j]
-		}
-		m[i]++
-	}
+	ops.Shift(s.m, s.m, -1, 1) // back to M
 }
 
 // maxOrder bounds Options.Order.
@@ -224,15 +208,9 @@ func coefficients(p, order int) [maxOrder]float64 {
 	return b
 }
 
-func (s *coupled[T]) addDiagonal(m gemm.Matrix[T], v T) {
-	for i := range m.Rows {
-		m.Row(i)[i] += v
-	}
-}
-
 func (s *coupled[T]) mul(a, b, c gemm.Matrix[T]) {
 	s.c.wait.point()
-	gemm.Mul(s.c.eng, false, false, 1, a, b, 0, c)
+	s.c.ops.Gemm(false, false, 1, a, b, 0, c)
 }
 
 // advance sets X = X*T and M = T^p*M. The old X stays in v until the next step.
@@ -262,21 +240,7 @@ func (s *coupled[T]) powerTimes(spare gemm.Matrix[T]) gemm.Matrix[T] {
 }
 
 // measure sets err = max|M-I|.
-func (s *coupled[T]) measure() {
-	s.err = 0
-	for i := range s.m.Rows {
-		row := s.m.Row(i)
-		for j, v := range row {
-			d := math.Abs(float64(v))
-			if i == j {
-				d = math.Abs(float64(v) - 1)
-			}
-			if !(d <= s.err) { // a NaN stays
-				s.err = d
-			}
-		}
-	}
-}
+func (s *coupled[T]) measure() { s.err = s.c.ops.IdentityError(s.m) }
 
 // stalled reports that rounding has made a small error grow, and takes back the last X.
 func (s *coupled[T]) stalled(before float64) bool {
@@ -322,12 +286,12 @@ func (s *coupled[T]) verdict(stage string, good bool) error {
 	return &ConvergenceError{Stage: stage, Order: s.c.n, Iterations: s.iterations, Residual: residual}
 }
 
-// raise sets X = X^q.
-func (s *coupled[T]) raise(q int) {
+// raise sets X = X^q, on the host when it returns.
+func (s *coupled[T]) raise(q int) error {
 	if q == 1 {
-		return
+		return nil
 	}
-	s.start0()
+	s.c.ops.Shift(s.m, s.m, 0, 1)
 	for {
 		if q&1 == 1 {
 			s.mul(s.m, s.x, s.v)
@@ -335,17 +299,9 @@ func (s *coupled[T]) raise(q int) {
 		}
 		if q >>= 1; q == 0 {
 			s.x = s.m
-			return
+			return s.c.ops.Sync()
 		}
 		s.mul(s.x, s.x, s.v)
 		s.x, s.v = s.v, s.x
-	}
-}
-
-// start0 sets M = I.
-func (s *coupled[T]) start0() {
-	for i := range s.m.Rows {
-		clear(s.m.Row(i))
-		s.m.Row(i)[i] = 1
 	}
 }

@@ -41,7 +41,9 @@ func (s *Solver[T]) eighRefresh(ctx context.Context, q, a gemm.Matrix[T], perm [
 		return Report{Precision: s.first()}, err
 	}
 	c := s.own
-	c.project(q, a, powerOfTwo(top))
+	if err := projectInto(c, q, a, powerOfTwo(top)); err != nil {
+		return Report{Precision: s.first()}, err
+	}
 	ranks := c.ranks[:c.n]
 	c.rank(ranks)
 	w := c.estimateBuffer()
@@ -87,7 +89,9 @@ func (s *Solver[T]) iterate(ctx context.Context, q, a gemm.Matrix[T], perm []int
 
 // iterateInto runs the step with the core c.
 func iterateInto[U, T gemm.Float](ctx context.Context, c *core[U], q, a gemm.Matrix[T], perm []int, scale float64, rep *Report) error {
-	projectInto(c, q, a, scale)
+	if err := projectInto(c, q, a, scale); err != nil {
+		return err
+	}
 	n := c.n
 	rep.LambdaMin, rep.LambdaMax = c.extremeEstimates(scale)
 	ranks := c.ranks[:n]
@@ -120,25 +124,23 @@ func iterateInto[U, T gemm.Float](ctx context.Context, c *core[U], q, a gemm.Mat
 	return nil
 }
 
-// project is projectInto for the solver's own precision.
-func (c *core[T]) project(q, a gemm.Matrix[T], scale float64) { projectInto(c, q, a, scale) }
-
 // projectInto sets c.z = qᵀ, c.u = qᵀ*(scale*a) and c.estimate =
 // diag(qᵀ*a*q)*scale: one product, from which both the ranking and the
 // factorization read.
-func projectInto[U, T gemm.Float](c *core[U], q, a gemm.Matrix[T], scale float64) {
+func projectInto[U, T gemm.Float](c *core[U], q, a gemm.Matrix[T], scale float64) error {
 	loadLower(c, a, scale)
 	mirror(c.view(c.a))
 	qt, y := c.view(c.z), c.view(c.u)
 	transpose(qt, q)
 	c.wait.point()
-	gemm.Mul(c.eng, false, false, 1, qt, c.view(c.a), 0, y)
+	c.ops.Gemm(false, false, 1, qt, c.view(c.a), 0, y)
 	c.wait.point()
-	for i := range c.n {
-		d := c.tri.y[:1]
-		c.k.dots(d, y.Slice(i, 0, 1, c.n), qt.Row(i))
-		c.estimate[i] = float64(d[0])
+	d := c.tri.y[:c.n]
+	c.ops.RowDots(d, y, qt)
+	for i, v := range d {
+		c.estimate[i] = float64(v)
 	}
+	return c.ops.Sync()
 }
 
 // extremeEstimates returns the ends of diag(qᵀaq), in the caller's units.
@@ -226,7 +228,9 @@ type qrAlgorithm struct {
 
 // diagonalizeInto runs the QR algorithm with the core c, the basis held as rows.
 func diagonalizeInto[U, T gemm.Float](ctx context.Context, c *core[U], q gemm.Matrix[T], w []T, a gemm.Matrix[T], r qrAlgorithm, rep *Report) error {
-	projectInto(c, q, a, r.scale)
+	if err := projectInto(c, q, a, r.scale); err != nil {
+		return err
+	}
 	n := c.n
 	// qt holds the basis as rows, b the projected matrix.
 	qt, b, l, next := c.view(c.z), c.view(c.a), c.view(c.u), c.view(c.g)

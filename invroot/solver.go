@@ -25,6 +25,13 @@ type Solver[T gemm.Float] struct {
 // NewSolver returns a solver for orders up to maxOrder that works on eng.
 // Close it when done; closing does not close eng.
 func NewSolver[T gemm.Float](eng *gemm.Engine, maxOrder int, opts Options) (*Solver[T], error) {
+	return NewSolverOn[T](eng, nil, maxOrder, opts)
+}
+
+// NewSolverOn is NewSolver with the products of the coupled iterations and of basis
+// refreshes on ops; nil is the engine. Where ops fails, a root is tried again in
+// float64 on the engine and a basis refresh returns the failure.
+func NewSolverOn[T gemm.Float](eng *gemm.Engine, ops Ops[T], maxOrder int, opts Options) (*Solver[T], error) {
 	err := opts.Validate()
 	if maxOrder < 0 {
 		err = errors.Join(err, fmt.Errorf("invroot: maxOrder %d: want ≥ 0", maxOrder))
@@ -36,6 +43,9 @@ func NewSolver[T gemm.Float](eng *gemm.Engine, maxOrder int, opts Options) (*Sol
 		return nil, err
 	}
 	s := &Solver[T]{eng: eng, opts: opts.withDefaults(), max: maxOrder, own: newCore[T](eng, maxOrder)}
+	if ops != nil {
+		s.own.ops = ops
+	}
 	s.own.giveWay(opts.Pause)
 	s.wide, _ = any(s.own).(*core[float64])
 	return s, nil
