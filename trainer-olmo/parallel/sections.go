@@ -86,7 +86,7 @@ func (s *Shard[T]) describe(sec param.Section, order map[string]int) (described,
 	d.Kind, d.Len = kindOf(sec)
 	d.Total = d.Len
 	words := strings.Split(sec.Name, "/")
-	if words[0] == "adamw" {
+	if words[0] != "kron" {
 		d.Key[0] = 1
 	}
 	if len(words) < 3 {

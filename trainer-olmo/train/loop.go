@@ -136,7 +136,7 @@ func (r *run[T]) saveIfDue() error {
 	step := r.stepper.pos.Step
 	due := func(every config.Count) bool { return every > 0 && step%int64(every) == 0 }
 	switch {
-	case step >= r.stop || !r.lead():
+	case step >= r.stop || !r.lead() && r.stepper.sharding == nil:
 		return nil
 	case due(r.cfg.Checkpoint.Interval):
 		return r.save(false)
@@ -275,6 +275,10 @@ func (r *run[T]) show(st *stepStats, first bool) {
 // failure of a save is told and counted, and training goes on: the checkpoints
 // before it are whole.
 func (r *run[T]) save(ephemeral bool) error {
+	defer r.stepper.sharding.release()
+	if err := r.stepper.sharding.gather(); err != nil || !r.lead() {
+		return err
+	}
 	r.patience(true)
 	defer r.patience(false)
 	r.endSave(r.store.Wait())
@@ -325,6 +329,12 @@ func (r *run[T]) endSave(err error) {
 
 // finish saves the last step. Here a failure is an error: nothing comes after it.
 func (r *run[T]) finish() error {
+	if r.stepper.sharding != nil {
+		defer r.stepper.sharding.release()
+		if err := r.stepper.sharding.gather(); err != nil {
+			return err
+		}
+	}
 	if !r.lead() {
 		return nil
 	}

@@ -207,6 +207,9 @@ func (r *run[T]) adopt() error {
 			return err
 		}
 	}
+	if err := r.stepper.sharding.scatter(); err != nil {
+		return err
+	}
 	for _, s := range append(r.stepper.sections(), r.pending()...) {
 		if err := broadcastSection(ctx, c, s); err != nil {
 			return err

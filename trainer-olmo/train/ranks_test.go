@@ -2,12 +2,21 @@ package train
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"path/filepath"
+	"sync"
 	"testing"
+	"time"
 
+	"github.com/asteria-runtime/asteria/gemm"
+	"github.com/asteria-runtime/asteria/hiersync"
+	"github.com/asteria-runtime/asteria/hooks"
+	"github.com/asteria-runtime/asteria/trainer-olmo/checkpoint"
 	"github.com/asteria-runtime/asteria/trainer-olmo/config"
+	"github.com/asteria-runtime/asteria/trainer-olmo/model"
+	"github.com/asteria-runtime/asteria/trainer-olmo/parallel"
 )
 
 // mustRunAll trains on as many ranks as the configuration says.
@@ -46,9 +55,9 @@ func TestRanksTrainTheRunOfOne(t *testing.T) {
 			for _, ranks := range []int{2, 3, 4} {
 				a, b := filepath.Join(t.TempDir(), "a"), filepath.Join(t.TempDir(), "b")
 				mustRunAll(t, ranksConfig(t, a, name, ranks))
-				mustRunAll(t, ranksConfig(t, b, name, ranks))
+				mustRunAll(t, ranksConfig(t, b, name, ranks, "parallel.shard=true", "checkpoint.interval=20"))
 				if x, y := digestOf(t, a), digestOf(t, b); x != y {
-					t.Errorf("%d ranks: two runs end with different digests:\n%v\n%v", ranks, x, y)
+					t.Errorf("%d ranks, sharded or not: two runs end with different digests:\n%v\n%v", ranks, x, y)
 				}
 				for i, got := range losses(t, a) {
 					if math.Abs(got-want[i]) > 1e-4 {
@@ -73,4 +82,116 @@ func TestMoreRanksThanRows(t *testing.T) {
 			t.Fatalf("loss of step %d is %v, on one rank %v", i+1, got, want[i])
 		}
 	}
+}
+
+// TestResumeOnAnotherNumberOfRanks: a run that is cut in two by a resume ends with
+// the digest of one that is not, sharded or not; and its checkpoint goes on with
+// another number of ranks, where the state is the same and the losses are, within
+// rounding.
+func TestResumeOnAnotherNumberOfRanks(t *testing.T) {
+	for _, shard := range []string{"false", "true"} {
+		for _, name := range []string{"adamw", "shampoo"} {
+			whole, cut := filepath.Join(t.TempDir(), "whole"), filepath.Join(t.TempDir(), "cut")
+			set := []string{"parallel.shard=" + shard, "train.steps=30"}
+			mustRunAll(t, ranksConfig(t, whole, name, 3, set...))
+			mustRunAll(t, ranksConfig(t, cut, name, 3, append(set, "train.stop_at=17")...))
+			for _, ranks := range []int{1, 2} {
+				other := filepath.Join(t.TempDir(), fmt.Sprint("other", ranks))
+				mustRunAll(t, ranksConfig(t, other, name, ranks, append(set, "checkpoint.load_path="+cut)...))
+				recs, err := ReadMetrics(other)
+				if err != nil {
+					t.Fatal(err)
+				}
+				want := losses(t, whole)
+				for i, rec := range recs {
+					if d := math.Abs(rec[mCE] - want[17+i]); len(recs) != 13 || rec[mStep] != float64(18+i) || d > 1e-4 {
+						t.Fatalf("%s on %d ranks: %d steps; step %v has loss %v, want %v", name, ranks, len(recs), rec[mStep], rec[mCE], want[17+i])
+					}
+				}
+			}
+			mustRunAll(t, ranksConfig(t, cut, name, 3, set...))
+			if a, b := digestOf(t, whole), digestOf(t, cut); a != b {
+				t.Errorf("%s, shard %s: a resume changed the run:\n%v\n%v", name, shard, a, b)
+			}
+		}
+	}
+}
+
+// TestStateIsShared: with parallel.shard no rank holds more of the optimizer's state
+// than its share and a tenth, as long as no single block is larger than that.
+func TestStateIsShared(t *testing.T) {
+	for _, name := range []string{"adamw", "soap", "shampoo", "kl-shampoo"} {
+		for _, ranks := range []int{2, 4} {
+			c := ranksConfig(t, t.TempDir(), name, ranks, "parallel.shard=true", "model.n_layers=8")
+			m, err := model.New[float32](c.ModelConfig(), gemm.New(1))
+			if err != nil {
+				t.Fatal(err)
+			}
+			units, err := shardUnits(c, m.Params())
+			if err != nil {
+				t.Fatal(err)
+			}
+			total, load := int64(0), make([]int64, ranks)
+			for _, u := range units {
+				total += u.Bytes
+			}
+			for _, p := range parallel.Cut(units, ranks) {
+				u := units[p.Unit]
+				load[p.Owner] += u.Bytes * int64(p.Hi-p.Lo) / int64(u.Elements)
+			}
+			for rank, n := range load {
+				if share := float64(n) * float64(ranks) / float64(total); share > 1.1 {
+					t.Errorf("%s: rank %d of %d holds %.3f of its share", name, rank, ranks, share)
+				}
+			}
+		}
+	}
+}
+
+// TestALostRankEndsTheRunOfAll is field failure A19 in one process: one rank dies
+// at a step; the others end within the deadline, name it, and the last checkpoint
+// loads.
+func TestALostRankEndsTheRunOfAll(t *testing.T) {
+	const n = 3
+	folder := filepath.Join(t.TempDir(), "run")
+	c := ranksConfig(t, folder, "soap", n, "checkpoint.interval=10", "checkpoint.sync=true")
+	w, err := hiersync.NewTwin(t.Context(), hiersync.TwinOptions{Ranks: n, Options: hiersync.Options{Deadline: 5 * time.Second}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := new(hooks.Schedule)
+	h.On(hooks.PreBackward, "kill", nil, func(_ context.Context, e hooks.Event) error {
+		if e.Step == 25 && e.Layer == 1 {
+			w.Kill(0) // the leader, while it computes
+		}
+		return nil
+	})
+	errs := make([]error, n)
+	var wg sync.WaitGroup
+	for rank, comm := range w.Comms() {
+		wg.Go(func() {
+			o := Options{}.withDefaults().forRank(comm)
+			if rank == 0 {
+				o.Hooks = h
+			}
+			_, errs[rank] = runOn[float32](t.Context(), forRank(c, n), o, openText)
+			comm.Close()
+		})
+	}
+	wg.Wait()
+	for rank, err := range errs[1:] {
+		var e *hiersync.RankError
+		if !errors.As(err, &e) || e.Rank != 0 {
+			t.Errorf("rank %d: %v, want an error that names rank 0", rank+1, err)
+		}
+	}
+	got, err := checkpoint.Load(folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got.Meta.Position.Step != 20 {
+		t.Errorf("the last checkpoint is of step %d, want 20", got.Meta.Position.Step)
+	}
+	c.Parallel.Ranks = 2
+	mustRunAll(t, c) // and goes on, on the ranks that are left
 }

@@ -136,6 +136,9 @@ func (r *run[T]) open(open sources) (err error) {
 	if err := r.together(r.build()); err != nil {
 		return err
 	}
+	if err := r.stepper.sharding.gather(); err != nil {
+		return err
+	}
 	if r.lead() {
 		err = r.openStore()
 	}
@@ -205,7 +208,13 @@ func (r *run[T]) build() error {
 	}
 	s.ranks = newRanks(r.opts.Comm, m, int64(c.Parallel.HashEvery))
 	r.stepper = s
-	if s.opt, err = newOptimizer(c, s.params, r.eng, r.prepare); err != nil {
+	if s.sharding, err = newSharding(c, r.opts.Comm, s.params); err != nil {
+		return err
+	}
+	if s.opt, err = newOptimizer(c, s.sharding.mine(s.params), r.eng, r.prepare); err != nil {
+		return err
+	}
+	if err := s.sharding.describe(c, s.opt.Sections()); err != nil {
 		return err
 	}
 	if s.skip, err = newSkipRule(c); err != nil {
@@ -259,7 +268,7 @@ func (r *run[T]) openFolder() (err error) {
 		}
 	}
 	r.meter = newMeter(r.opts.Out, r.opts.Live, r.stop)
-	if r.started < r.stop {
+	if r.started < r.stop && r.stepper.sharding == nil {
 		r.store.Reserve(r.state())
 	}
 	return nil

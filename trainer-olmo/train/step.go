@@ -24,17 +24,18 @@ type stepOptions struct {
 
 // stepper takes optimizer steps. One goroutine.
 type stepper[T gemm.Float] struct {
-	opts   stepOptions
-	model  *model.Model[T]
-	params []param.Param[T]
-	opt    param.Optimizer
-	clip   *optim.Clipper[T]
-	skip   *optim.SkipRule // nil: no such rule
-	sched  optim.Schedule
-	firing *firing   // nil: no hooks
-	ranks  *ranks[T] // nil: the only rank
-	rowCE  []float64 // losses of this rank's rows
-	pos    checkpoint.Position
+	opts     stepOptions
+	model    *model.Model[T]
+	params   []param.Param[T]
+	opt      param.Optimizer
+	clip     *optim.Clipper[T]
+	skip     *optim.SkipRule // nil: no such rule
+	sched    optim.Schedule
+	firing   *firing      // nil: no hooks
+	ranks    *ranks[T]    // nil: the only rank
+	sharding *sharding[T] // nil: every rank has all of the optimizer's state
+	rowCE    []float64    // losses of this rank's rows
+	pos      checkpoint.Position
 }
 
 // stepStats is what one step showed.
@@ -151,7 +152,7 @@ func (s *stepper[T]) update(step int64, st *stepStats) error {
 	if err := s.firing.fire(hooks.PreUpdate); err != nil {
 		return err
 	}
-	if err := s.clipAndStep(step, st); err != nil {
+	if err := s.sharding.exchange(s.clipAndStep(step, st)); err != nil {
 		return fmt.Errorf("train: step %d: %w", step, err)
 	}
 	return s.firing.fire(hooks.PostUpdate)
@@ -211,7 +212,13 @@ func (s *stepper[T]) nonFiniteError(st *stepStats) error {
 
 // sections lists the state that decides later steps, the optimizer's first.
 func (s *stepper[T]) sections() []param.Section {
-	all := append(s.opt.Sections(), s.clip.Sections()...)
+	own := []param.Section(nil)
+	if s.sharding != nil {
+		own = append(own, s.sharding.whole...) // of all ranks, on rank 0 while a checkpoint is made or read
+	} else {
+		own = s.opt.Sections()
+	}
+	all := append(own, s.clip.Sections()...)
 	if s.skip != nil {
 		all = append(all, s.skip.Sections()...)
 	}

@@ -1,0 +1,136 @@
+package train
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/asteria-runtime/asteria/gemm"
+	"github.com/asteria-runtime/asteria/hiersync"
+	"github.com/asteria-runtime/asteria/trainer-olmo/asteria"
+	"github.com/asteria-runtime/asteria/trainer-olmo/config"
+	"github.com/asteria-runtime/asteria/trainer-olmo/parallel"
+	"github.com/asteria-runtime/asteria/trainer-olmo/param"
+)
+
+// sharding is a stepper's part of an optimizer whose state is spread over the
+// ranks. A nil *sharding is an optimizer whose state every rank has.
+//
+// Note: owners compute. The owner of a parameter has all of its state, so it alone
+// updates and refreshes it, with the arithmetic of a run that is not sharded, and
+// the values go to the others: same gradients, same bits, whoever computes them.
+type sharding[T gemm.Float] struct {
+	comm  *hiersync.Comm
+	shard *parallel.Shard[T]
+	state *parallel.Sections
+	whole []param.Section // on rank 0 between gather and release
+}
+
+// newSharding cuts the parameters; nil unless the configuration asks for it and
+// there are ranks to share with.
+func newSharding[T gemm.Float](c *config.Config, comm *hiersync.Comm, params []param.Param[T]) (*sharding[T], error) {
+	if comm == nil || comm.Size() < 2 || !c.Parallel.Shard {
+		return nil, nil
+	}
+	switch {
+	case c.Optimizer.SecondOrder() && c.Runtime.Mode == "asteria":
+		return nil, fmt.Errorf("train: parallel.shard with runtime.mode asteria: %w: use native", errors.ErrUnsupported)
+	case c.Optimizer.Stagger:
+		return nil, fmt.Errorf("train: parallel.shard with optimizer.stagger: %w: phases depend on all blocks", errors.ErrUnsupported)
+	}
+	units, err := shardUnits(c, params)
+	if err != nil {
+		return nil, err
+	}
+	return &sharding[T]{comm: comm, shard: parallel.NewShard(comm, params, units)}, nil
+}
+
+// shardUnits describes the parameters to the cut: those of a second-order method
+// stay whole, with the bytes of their state; those of an element-wise one may be
+// cut anywhere.
+func shardUnits[T gemm.Float](c *config.Config, params []param.Param[T]) ([]parallel.Unit, error) {
+	units := make([]parallel.Unit, len(params))
+	index := map[string]int{}
+	for i, p := range params {
+		units[i] = parallel.Unit{Name: p.Name, Elements: len(p.Value), Bytes: 8 * int64(len(p.Value))}
+		index[p.Name] = i
+	}
+	if !c.Optimizer.SecondOrder() {
+		return units, nil
+	}
+	o, err := c.AsteriaOptions()
+	if err != nil {
+		return nil, err
+	}
+	plan, err := asteria.PlanFor[T](asteria.Shapes(params), c.ComputeThreads(), o)
+	if err != nil {
+		return nil, err
+	}
+	for _, l := range plan.Lines {
+		i, ok := index[l.Name]
+		if !ok {
+			continue // what the blocks share
+		}
+		units[i].Bytes, units[i].Whole = l.Total(), l.Method != "adamw"
+	}
+	return units, nil
+}
+
+// mine lists what this rank's optimizer updates.
+func (s *sharding[T]) mine(all []param.Param[T]) []param.Param[T] {
+	if s == nil {
+		return all
+	}
+	return s.shard.Mine()
+}
+
+// describe finds out what the optimizers of all ranks hold together.
+func (s *sharding[T]) describe(c *config.Config, own []param.Section) (err error) {
+	if s != nil {
+		s.state, err = s.shard.Sections(context.Background(), own, c.Optimizer.SecondOrder())
+	}
+	return err
+}
+
+// exchange follows an update: when it succeeded on all ranks, every rank gets the
+// values that the others have computed.
+func (s *sharding[T]) exchange(err error) error {
+	if s == nil {
+		return err
+	}
+	failed := oneIf(err != nil)
+	if aerr := s.comm.Agree(context.Background(), hiersync.Max, &failed); aerr != nil {
+		return errors.Join(err, aerr)
+	}
+	if failed != 0 {
+		if err == nil {
+			err = fmt.Errorf("%w to update its share", ErrOtherRank)
+		}
+		return err
+	}
+	return s.shard.Exchange(context.Background())
+}
+
+// gather makes the whole state on rank 0, for a checkpoint. All ranks call it.
+func (s *sharding[T]) gather() (err error) {
+	if s != nil {
+		s.whole, err = s.state.Gather(context.Background())
+	}
+	return err
+}
+
+// scatter gives every rank its part of the whole state of rank 0.
+func (s *sharding[T]) scatter() error {
+	if s == nil {
+		return nil
+	}
+	defer s.release()
+	return s.state.Scatter(context.Background(), s.whole)
+}
+
+// release drops the whole state.
+func (s *sharding[T]) release() {
+	if s != nil {
+		s.whole = nil
+	}
+}
