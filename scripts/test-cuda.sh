@@ -12,4 +12,5 @@ export ASTERIA_REQUIRE_GPU=1 # nothing may be skipped for want of a device
 packages=$(grep -v '^#' scripts/cuda-packages.txt)
 ASTERIA_LONG=1 CGO_ENABLED=0 go test ./streams
 CGO_ENABLED=0 go test -count=1 $packages
+CGO_ENABLED=0 go test -count=1 -run Accelerator ./trainer-olmo/train
 CGO_ENABLED=1 go test -race -short -count=1 $packages

@@ -1,8 +1,10 @@
 package uvm
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"unsafe"
 )
@@ -91,6 +93,48 @@ type DeviceMemory struct {
 	mu    sync.Mutex
 	given int64 // bytes of managed memory handed out
 	base  int64 // free bytes before the first of them; meaningful while given > 0
+
+	ranges sync.RWMutex
+	shared []extent // what was handed out and the device addresses, by address
+}
+
+// extent is a range of addresses.
+type extent struct{ lo, hi uintptr }
+
+// Addresses reports whether the device may use the n bytes at addr where they are:
+// memory handed out here, or any memory where the device is coherent.
+func (m *DeviceMemory) Addresses(addr uintptr, n int64) bool {
+	if m.access == Direct && !m.mapped {
+		return true
+	}
+	m.ranges.RLock()
+	defer m.ranges.RUnlock()
+	lo, hi := 0, len(m.shared)
+	for lo < hi { // the first range that begins beyond addr
+		if mid := (lo + hi) / 2; m.shared[mid].lo <= addr {
+			lo = mid + 1
+		} else {
+			hi = mid
+		}
+	}
+	return lo > 0 && addr+uintptr(n) <= m.shared[lo-1].hi
+}
+
+// note remembers a shared buffer until it is closed.
+func (m *DeviceMemory) note(b *Buffer) *Buffer {
+	e := extent{b.Addr(), b.Addr() + uintptr(b.Len())}
+	m.ranges.Lock()
+	at, _ := slices.BinarySearchFunc(m.shared, e.lo, func(x extent, lo uintptr) int { return cmp.Compare(x.lo, lo) })
+	m.shared = slices.Insert(m.shared, at, e)
+	m.ranges.Unlock()
+	free := b.free
+	b.free = func(b *Buffer) error {
+		m.ranges.Lock()
+		m.shared = slices.DeleteFunc(m.shared, func(x extent) bool { return x.lo == e.lo })
+		m.ranges.Unlock()
+		return free(b)
+	}
+	return b
 }
 
 // NewDeviceMemory returns an allocator for the driver's device.
@@ -144,7 +188,10 @@ func (m *DeviceMemory) Alloc(n int64) (*Buffer, error) {
 		return nil, fmt.Errorf("uvm: %d pinned bytes: %w", n, err)
 	}
 	b := adopt(addr, n, m.driver, func(*Buffer) error { return m.driver.FreePinned(addr) })
-	b.pinned, b.shared = true, m.access == Direct
+	if b.pinned = true; m.access == Direct {
+		b.shared = true
+		return m.note(b), nil
+	}
 	return b, nil
 }
 
@@ -166,7 +213,7 @@ func (m *DeviceMemory) managed(n int64) (*Buffer, error) {
 		return m.driver.Free(addr)
 	})
 	b.shared, b.managed = true, true
-	return b, nil
+	return m.note(b), nil
 }
 
 // admit holds the limit. What was given may or may not be on the device by now, so

@@ -230,3 +230,29 @@ func TestAPoolOverDeviceMemoryKeepsItsKind(t *testing.T) {
 		t.Errorf("%v, %d allocations left", err, len(f.kept))
 	}
 }
+
+func TestAddressesKnowsWhatIsHandedOutAndNoMore(t *testing.T) {
+	m := deviceMemory(t, newFake(false, false, true), DeviceOptions{})
+	var b [3]*Buffer
+	for i := range b {
+		var err error
+		if b[i], err = m.Alloc(100); err != nil {
+			t.Fatal(err)
+		}
+	}
+	at := b[1].Addr()
+	if !m.Addresses(at, 100) || !m.Addresses(at+40, 60) || m.Addresses(at, 101) || m.Addresses(at-1, 1) && at-1 != b[0].Addr()+99 && at-1 != b[2].Addr()+99 {
+		t.Error("ranges are wrong")
+	}
+	for i := range b {
+		if err := b[i].Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if m.Addresses(at, 1) {
+		t.Error("closed memory counts as the device's")
+	}
+	if c := deviceMemory(t, newFake(false, true, true), DeviceOptions{}); !c.Addresses(12345, 1<<30) {
+		t.Error("a coherent device addresses everything")
+	}
+}

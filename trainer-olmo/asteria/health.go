@@ -118,7 +118,7 @@ func (s *shadow[T]) totals(t *Totals) {
 
 // recorder is a solver that keeps the worst evidence of the calls since begin.
 type recorder[T gemm.Float] struct {
-	solver *invroot.Refresher[T]
+	solver Solver[T]
 	calls  int
 	worst  invroot.Report
 	cond   float64

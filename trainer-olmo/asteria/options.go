@@ -57,6 +57,8 @@ type Options struct {
 	Async Async
 	// Tiers places the optimizer's state; nil keeps all of it in host memory.
 	Tiers *Tiers
+	// Backend is an accelerator for the dense work; nil computes on the host.
+	Backend Backend
 	// MemoryLimit refuses, before anything is allocated, a plan that needs more
 	// bytes; 0 means none.
 	MemoryLimit int64

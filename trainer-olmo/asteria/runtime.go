@@ -14,6 +14,7 @@ import (
 	"github.com/asteria-runtime/asteria/kron"
 	"github.com/asteria-runtime/asteria/trainer-olmo/optim"
 	"github.com/asteria-runtime/asteria/trainer-olmo/param"
+	"github.com/asteria-runtime/asteria/uvm"
 )
 
 // The seams between the modules, checked at compile time.
@@ -33,13 +34,14 @@ type Runtime[T gemm.Float] struct {
 	units []*unit[T] // in the order of names
 	aux   *optim.AdamW[T]
 
-	workers []*worker[T] // one per thread of eng, each computing alone
-	wide    *worker[T]   // computes with all threads; nil when no block needs it
-	queue   []*unit[T]   // what workers take, in order of falling cost
-	alone   []*unit[T]   // what wide does before
-	lr      float64      // of the step that runs
-	shadow  *shadow[T]   // nil in native mode
-	store   *store[T]    // nil where all state stays in host memory
+	workers []*worker[T]  // one per thread of eng, each computing alone
+	wide    *worker[T]    // computes with all threads; nil when no block needs it
+	queue   []*unit[T]    // what workers take, in order of falling cost
+	alone   []*unit[T]    // what wide does before
+	lr      float64       // of the step that runs
+	shadow  *shadow[T]    // nil in native mode
+	lent    []*uvm.Buffer // the backend's memory under the state
+	store   *store[T]     // nil where all state stays in host memory
 
 	moments []*parcel[T] // of the parameters of AdamW, where there is a store
 }
@@ -76,6 +78,8 @@ type worker[T gemm.Float] struct {
 	holder  holder       // its lease, where there is a store
 	number  int          // of a worker beside training, from 1
 	turn    *hooks.Turn  // of a worker beside training
+
+	giveBack func() error // closes ops and the solver behind record
 }
 
 // New plans and allocates the optimizer for params. The engine's threads share
@@ -108,7 +112,7 @@ func New[T gemm.Float](params []param.Param[T], eng *gemm.Engine, opts Options) 
 // build makes what the plan says.
 func (r *Runtime[T]) build(live []param.Param[T], sites []site[T], rest []int) (err error) {
 	if r.opts.Tiers != nil {
-		if r.store, err = newStore[T](*r.opts.Tiers, r.plan.Placed); err != nil {
+		if r.store, err = newStore[T](*r.opts.Tiers, r.plan.Placed, r.opts.Backend); err != nil {
 			return err
 		}
 	}
@@ -166,7 +170,11 @@ func (r *Runtime[T]) newUnit(s site[T], p param.Param[T]) (*unit[T], error) {
 		u.parcel, err = r.store.newParcel(s.block.Name(), n, u.reset)
 		return u, err
 	}
-	st, err := s.block.Bind(kron.Cut(layout, make([]T, layout.Len())), new(kron.Meta))
+	mem, err := r.stateMemory(layout.Len())
+	if err != nil {
+		return nil, fmt.Errorf("asteria: block %s: %w", s.block.Name(), err)
+	}
+	st, err := s.block.Bind(kron.Cut(layout, mem), new(kron.Meta))
 	if err != nil {
 		return nil, err
 	}
@@ -319,7 +327,12 @@ func newSolving[T gemm.Float](eng *gemm.Engine, o Options, order int) (*worker[T
 	if err != nil {
 		return nil, err
 	}
-	w := &worker[T]{ops: kron.NewCPU[T](eng), solver: solver, record: &recorder[T]{solver: invroot.NewRefresher(solver)}}
+	kit, err := newKit(eng, order, solver, o)
+	if err != nil {
+		solver.Close()
+		return nil, err
+	}
+	w := &worker[T]{ops: kit.Ops, solver: solver, record: &recorder[T]{solver: kit.Solver}, giveBack: kit.Close}
 	w.solve = w.record
 	if wrap, ok := o.test.solver.(func(kron.Refresher[T]) kron.Refresher[T]); ok {
 		w.solve = wrap(w.record)
@@ -349,6 +362,7 @@ func (r *Runtime[T]) newSolvingWorker(turn *hooks.Turn) (*worker[T], error) {
 
 // close ends what the worker owns.
 func (w *worker[T]) close() {
+	_ = w.giveBack() // a failure of the accelerator was returned by the step that met it
 	w.solver.Close()
 	if w.own != nil {
 		w.own.Close()
@@ -380,6 +394,7 @@ func (r *Runtime[T]) Close() {
 		}
 	}
 	r.workers, r.wide = nil, nil
+	_ = r.giveBack() // as above
 	if r.store != nil {
 		if err := r.store.close(); err != nil {
 			r.store.opts.Logger.Warn("asteria: memory of the tiers was not given back", "err", err)

@@ -133,7 +133,8 @@ func (b *countedBacking) Load(ctx context.Context, id uint64, dst []byte) error 
 }
 
 // newStore makes the tiers; nothing is allocated in them before it is used.
-func newStore[T gemm.Float](o Tiers, placed int64) (*store[T], error) {
+// A backend's memory goes before the system's.
+func newStore[T gemm.Float](o Tiers, placed int64, b Backend) (*store[T], error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -142,6 +143,9 @@ func newStore[T gemm.Float](o Tiers, placed int64) (*store[T], error) {
 	var source uvm.Allocator = uvm.Host{}
 	if o.Pinned {
 		source = uvm.NewPinned(o.Logger)
+	}
+	if b != nil {
+		source = b
 	}
 	limit := int64(0)
 	if o.Host > 0 {

@@ -1,7 +1,10 @@
 package config
 
 import (
+	"fmt"
 	"runtime"
+	"strconv"
+	"strings"
 
 	"github.com/asteria-runtime/asteria/trainer-olmo/asteria"
 )
@@ -44,9 +47,29 @@ func (c *Config) async() (asteria.Mode, asteria.Async) {
 	return asteria.Mode(index(r.Mode, "native", "asteria")), a
 }
 
+// Accelerator reads the key device: the ordinal of a CUDA device, -1 for the CPU,
+// and whether the CPU will do where there is no such device.
+func (r *Runtime) Accelerator() (ordinal int, optional bool, err error) {
+	switch r.Device {
+	case "cpu":
+		return -1, false, nil
+	case "auto":
+		return 0, true, nil
+	}
+	number, ok := strings.CutPrefix(r.Device, "cuda:")
+	n, err := strconv.ParseUint(number, 10, 10)
+	if !ok || err != nil {
+		return 0, false, fmt.Errorf("%q; allowed: auto, cpu, cuda:0 and further numbers", r.Device)
+	}
+	return int(n), false, nil
+}
+
 // runtime checks the section of that name.
 func (v *validator) runtime(c *Config) {
 	r, every := &c.Runtime, c.Optimizer.PreconditionFrequency
+	if _, _, err := r.Accelerator(); err != nil {
+		v.fail(true, "runtime.device", "%v", err)
+	}
 	if r.Mode != "asteria" {
 		v.fail(r.Replay != "", "runtime.replay", "needs runtime.mode asteria, not %s", r.Mode)
 		return

@@ -6,8 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"slices"
-	"sync"
 	"unsafe"
 
 	"github.com/asteria-runtime/asteria/gemm"
@@ -39,6 +37,10 @@ var (
 type Options struct {
 	// OwnKernels keeps products and eigendecompositions off cuBLAS and cuSOLVER.
 	OwnKernels bool
+	// MinOrder is the order from which a refresh runs on the device; smaller ones
+	// are the host's, which is done before the device's many launches would be. 0
+	// means 128, 1 takes all.
+	MinOrder int
 	// StagingBytes is the pinned memory through which each stream stages operands;
 	// 0 means 4 MiB.
 	StagingBytes int64
@@ -53,10 +55,6 @@ type Context struct {
 	options Options
 	memory  *uvm.DeviceMemory
 	kernels map[string]*streams.Kernel
-	all     bool // the device reads all memory of the process
-
-	mu     sync.RWMutex
-	shared []span // memory of Alloc that the device addresses, by address
 }
 
 // span is a range of addresses.
@@ -65,8 +63,11 @@ type span struct{ lo, hi uintptr }
 // New loads the kernels on a device. Closing the device is the caller's, after
 // everything made here was closed.
 func New(device *streams.Device, o Options) (*Context, error) {
-	if o.StagingBytes < 0 {
-		return nil, fmt.Errorf("cuda: StagingBytes %d: want 0 (default) or more", o.StagingBytes)
+	if o.StagingBytes < 0 || o.MinOrder < 0 {
+		return nil, fmt.Errorf("cuda: StagingBytes %d, MinOrder %d: want 0 (default) or more", o.StagingBytes, o.MinOrder)
+	}
+	if o.MinOrder == 0 {
+		o.MinOrder = 128
 	}
 	if o.StagingBytes == 0 {
 		o.StagingBytes = 4 << 20
@@ -78,8 +79,7 @@ func New(device *streams.Device, o Options) (*Context, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cuda: %w", err)
 	}
-	_, coherent, _ := device.MemoryAccess()
-	c := &Context{device: device, options: o, memory: memory, kernels: map[string]*streams.Kernel{}, all: coherent}
+	c := &Context{device: device, options: o, memory: memory, kernels: map[string]*streams.Kernel{}}
 	for _, program := range []struct {
 		images []streams.Image
 		names  []string
@@ -125,52 +125,10 @@ func (c *Context) Access() uvm.Access { return c.memory.Access() }
 
 // Alloc returns memory for optimizer state, placed as the device's architecture
 // asks: [Ops] use it without copies wherever the device can address it.
-func (c *Context) Alloc(n int64) (*uvm.Buffer, error) {
-	b, err := c.memory.Alloc(n)
-	if err != nil || !b.Shared() {
-		return b, err
-	}
-	s := span{b.Addr(), b.Addr() + uintptr(n)}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	at, _ := slices.BinarySearchFunc(c.shared, s.lo, func(s span, lo uintptr) int {
-		if s.lo < lo {
-			return -1
-		}
-		return 1
-	})
-	c.shared = slices.Insert(c.shared, at, s)
-	return b, nil
-}
-
-// Free closes a buffer of Alloc.
-func (c *Context) Free(b *uvm.Buffer) error {
-	if b.Shared() {
-		c.mu.Lock()
-		lo := b.Addr()
-		c.shared = slices.DeleteFunc(c.shared, func(s span) bool { return s.lo == lo })
-		c.mu.Unlock()
-	}
-	return b.Close()
-}
+func (c *Context) Alloc(n int64) (*uvm.Buffer, error) { return c.memory.Alloc(n) }
 
 // addresses reports whether the device addresses all of s.
-func (c *Context) addresses(s span) bool {
-	if c.all {
-		return true
-	}
-	c.mu.RLock()
-	defer c.mu.RUnlock()
-	lo, hi := 0, len(c.shared)
-	for lo < hi { // the last range that begins at or before s
-		if mid := (lo + hi) / 2; c.shared[mid].lo <= s.lo {
-			lo = mid + 1
-		} else {
-			hi = mid
-		}
-	}
-	return lo > 0 && s.hi <= c.shared[lo-1].hi
-}
+func (c *Context) addresses(s span) bool { return c.memory.Addresses(s.lo, int64(s.hi-s.lo)) }
 
 // kernel returns the kernel of that name for T.
 func kernel[T gemm.Float](c *Context, name string) *streams.Kernel {

@@ -20,7 +20,7 @@ import (
 // newContext opens the device with our own kernels or with the libraries.
 func newContext(t testing.TB, own bool) *cuda.Context {
 	t.Helper()
-	c, err := cuda.New(cudasim.Device(t), cuda.Options{OwnKernels: own, StagingBytes: 1 << 14})
+	c, err := cuda.New(cudasim.Device(t), cuda.Options{OwnKernels: own, MinOrder: 1, StagingBytes: 1 << 14})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -166,7 +166,7 @@ func compareOps[T gemm.Float](t *testing.T, c *cuda.Context, tol float64) {
 			}
 		}
 		compare(t, dev, &b, fmt.Sprintf("n=%d", n), tol)
-		if err := c.Free(mem); err != nil {
+		if err := mem.Close(); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -335,7 +335,7 @@ func TestMemoryFollowsTheArchitecture(t *testing.T) {
 			if err != nil || c.Access() != want || b.Shared() == (want == uvm.Staged) {
 				t.Errorf("%v: access %v, shared %v", err, c.Access(), b.Shared())
 			}
-			if err := c.Free(b); err != nil {
+			if err := b.Close(); err != nil {
 				t.Fatal(err)
 			}
 		})
@@ -352,7 +352,7 @@ func TestManagedMemoryIsBoundedByTheDevice(t *testing.T) {
 	if _, err := c.Alloc(1 << 20); !errors.Is(err, uvm.ErrLimit) {
 		t.Errorf("more managed memory than the device has: %v", err)
 	}
-	if err := c.Free(b); err != nil {
+	if err := b.Close(); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -377,5 +377,20 @@ func TestAFailureStays(t *testing.T) {
 	}
 	if o.Close() == nil {
 		t.Error("closing hides the failure")
+	}
+}
+
+func TestSmallOrdersAreTheHosts(t *testing.T) {
+	c, err := cuda.New(cudasim.Device(t), cuda.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := newRefresher[float32](t, c, 4, invroot.Options{})
+	a, x := gemm.NewMatrix[float32](4, 4), gemm.NewMatrix[float32](4, 4)
+	for i := range 4 {
+		a.Set(i, i, 16)
+	}
+	if err := r.Root(t.Context(), x, a, 0.25); err != nil || r.Stats() != (cuda.Stats{Host: 1}) || math.Abs(float64(x.At(2, 2))-0.5) > 1e-6 {
+		t.Errorf("%v, %+v, %v", err, r.Stats(), x.At(2, 2))
 	}
 }

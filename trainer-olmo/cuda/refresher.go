@@ -131,6 +131,9 @@ func (r *Refresher[T]) admit(ctx context.Context, a gemm.Matrix[T]) (shape, erro
 		return shape{}, err
 	}
 	var s shape
+	if a.Rows < r.c.options.MinOrder {
+		return s, errHost
+	}
 	top, sum := 0.0, 0.0
 	for i := range a.Rows {
 		row := a.Row(i)

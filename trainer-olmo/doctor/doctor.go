@@ -13,6 +13,7 @@ import (
 	"github.com/klauspost/cpuid/v2"
 
 	"github.com/asteria-runtime/asteria/gemm"
+	"github.com/asteria-runtime/asteria/streams"
 	"github.com/asteria-runtime/asteria/trainer-olmo/energy"
 )
 
@@ -44,6 +45,8 @@ type Options struct {
 	Folder string
 	// Getenv reads the environment. Default [os.Getenv].
 	Getenv func(string) string
+	// Devices lists the accelerators. Default [streams.Devices].
+	Devices func() ([]streams.Info, error)
 }
 
 func (o Options) withDefaults() Options {
@@ -52,6 +55,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.Getenv == nil {
 		o.Getenv = os.Getenv
+	}
+	if o.Devices == nil {
+		o.Devices = streams.Devices
 	}
 	return o
 }
@@ -269,23 +275,6 @@ func mpi(o Options) []Finding {
 		return one("MPI", OK, file+", "+launched, looked)
 	}
 	return one("MPI", Missing, "not found; "+launched, looked)
-}
-
-func cuda(o Options) []Finding {
-	looked := "libcuda.so.1 (loader paths and LD_LIBRARY_PATH), /dev/nvidia0, /proc/driver/nvidia/version"
-	file := library(o, "libcuda.so.1")
-	device := exists(o.path("/dev/nvidia0"))
-	version, _ := o.read("/proc/driver/nvidia/version")
-	version, _, _ = strings.Cut(version, "\n")
-	switch {
-	case file != "" && device:
-		return one("CUDA", OK, strings.TrimSpace(file+" "+version), looked)
-	case file != "":
-		return one("CUDA", Missing, "the driver "+file+" is there, no device /dev/nvidia0", looked)
-	case device:
-		return one("CUDA", Missing, "the device /dev/nvidia0 is there, no driver libcuda.so.1", looked)
-	}
-	return one("CUDA", Missing, "libcuda.so.1 not found", looked)
 }
 
 // energyCounters lists the counters that runs will report. Most systems let only

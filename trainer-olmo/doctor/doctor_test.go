@@ -1,10 +1,13 @@
 package doctor
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/asteria-runtime/asteria/streams"
 )
 
 // machine writes a pretended system below a folder.
@@ -20,7 +23,8 @@ func machine(t *testing.T, files map[string]string) Options {
 			t.Fatal(err)
 		}
 	}
-	return Options{Root: root, Folder: t.TempDir(), Getenv: func(string) string { return "" }}
+	none := func() ([]streams.Info, error) { return nil, errors.New("streams: cuda: libcuda.so.1 not found") }
+	return Options{Root: root, Folder: t.TempDir(), Getenv: func(string) string { return "" }, Devices: none}
 }
 
 func find(t *testing.T, o Options, topic string) Finding {
@@ -61,7 +65,7 @@ func TestAnEmptyMachineHasNothingAndIsNoError(t *testing.T) {
 			t.Errorf("%+v, want it missing", f)
 		}
 	}
-	if f := find(t, o, "CUDA"); f.Found != "libcuda.so.1 not found" {
+	if f := find(t, o, "CUDA"); f.Found != "cuda: libcuda.so.1 not found" {
 		t.Errorf("CUDA: %s", f.Found)
 	}
 }
@@ -88,7 +92,6 @@ func TestWhatIsThereIsFound(t *testing.T) {
 	for topic, want := range map[string]string{
 		"memory": "15.6 GiB, 7.8 GiB available", "memory limit": "512.0 MiB", "CPU limit": "1.5 CPUs",
 		"energy counters": "package package-0", "huge pages": "madvise",
-		"CUDA": "/opt/x/libcuda.so.1 NVRM version: 1",
 	} {
 		if f := find(t, o, topic); f.Found != want || f.Status != OK {
 			t.Errorf("%s: %q, want %q", topic, f.Found, want)
@@ -99,13 +102,36 @@ func TestWhatIsThereIsFound(t *testing.T) {
 	}
 }
 
-func TestHalfOfCUDAIsNotCUDA(t *testing.T) {
-	o := machine(t, map[string]string{"dev/nvidia0": ""})
-	if f := find(t, o, "CUDA"); f.Status != Missing || !strings.Contains(f.Found, "no driver libcuda.so.1") {
-		t.Errorf("%+v", f)
+func TestAcceleratorsAreListedWithTheirMemory(t *testing.T) {
+	o := machine(t, map[string]string{"usr/lib64/libcublas.so.12": ""})
+	o.Devices = func() ([]streams.Info, error) {
+		return []streams.Info{
+			{Name: "A", Driver: 12040, Capability: 90, Multiprocessors: 132, TotalBytes: 1 << 36, Managed: true, Concurrent: true},
+			{Ordinal: 1, Name: "B", Capability: 121, Integrated: true, Pageable: true, HostTables: true},
+			{Ordinal: 2, Name: "C", Capability: 75},
+		}, nil
 	}
-	o = machine(t, map[string]string{"usr/lib64/libcuda.so.1": ""})
-	if f := find(t, o, "CUDA"); f.Status != Missing || !strings.Contains(f.Found, "no device") {
+	for topic, want := range map[string]string{
+		"CUDA":   "3 device(s), driver for CUDA 12.4",
+		"cuda:0": "A, compute capability 9.0, 132 multiprocessors, 64.0 GiB, discrete, concurrent managed access; memory: managed + prefetch",
+		"cuda:1": "B, compute capability 12.1, 0 multiprocessors, 0 B, integrated, hardware-coherent; memory: direct",
+		"cuda:2": "C, compute capability 7.5, 0 multiprocessors, 0 B, discrete; memory: staged through pinned memory",
+	} {
+		if f := find(t, o, topic); f.Found != want || f.Status != OK {
+			t.Errorf("%s: %q, want %q", topic, f.Found, want)
+		}
+	}
+	if f := find(t, o, "cuBLAS"); f.Status != OK || !strings.HasSuffix(f.Found, "libcublas.so.12") {
+		t.Errorf("cuBLAS: %+v", f)
+	}
+	if f := find(t, o, "cuSOLVER"); f.Status != Missing {
+		t.Errorf("cuSOLVER: %+v", f)
+	}
+}
+
+func TestAKernelModuleWithoutADriverLibraryIsSaid(t *testing.T) {
+	o := machine(t, map[string]string{"proc/driver/nvidia/version": "NVRM version: 1\nGCC\n"})
+	if f := find(t, o, "CUDA"); f.Status != Missing || f.Found != "cuda: libcuda.so.1 not found; the kernel module is there: NVRM version: 1" {
 		t.Errorf("%+v", f)
 	}
 }

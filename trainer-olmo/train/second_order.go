@@ -36,11 +36,7 @@ func newSecondOrder[T gemm.Float](c *config.Config, params []param.Param[T], eng
 			return nil, err
 		}
 	}
-	r, err := asteria.New(params, eng, o)
-	if err != nil {
-		return nil, err // not r: a nil *Runtime in an interface is not nil
-	}
-	return r, nil
+	return onDevice(c, &o, func() (*asteria.Runtime[T], error) { return asteria.New(params, eng, o) })
 }
 
 // totaler is a second-order optimizer as the metrics see it.
