@@ -5,8 +5,8 @@
 // # Layout
 //
 // A store owns one folder in each of its paths, and in it one data file that grows
-// in steps. An object occupies an extent: a header page (identity, version, logical
-// length, CRC-32C of the payload and of the header itself) and the payload, padded
+// in steps. An object occupies an extent: a header page (identity, place, version,
+// logical length, CRC-32C of the payload and of the header itself) and the payload, padded
 // to the alignment of the drive. Objects go to the paths in turn.
 //
 // Save writes a new version to a new extent and gives the old one back after the
@@ -32,7 +32,10 @@
 // A store holds a lock on its folders while it lives. Open removes the folders of
 // stores whose process is gone, or takes one over with Options.Recover: then every
 // object whose newest complete version is on disk is there again, and torn ones are
-// counted. A live neighbour's folder in the same path is never touched.
+// counted. A store has one identity in all of its paths, and every page carries it
+// with its own place: pages of other stores and stray copies are counted, not taken,
+// and a store that lacks one of its paths is refused. A live neighbour's folder in the
+// same path is never touched.
 //
 // # Errors
 //

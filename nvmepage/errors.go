@@ -15,6 +15,9 @@ var (
 	ErrFull = errors.New("nvmepage: store full")
 	// ErrLength is wrapped when a buffer does not have the object's length.
 	ErrLength = errors.New("nvmepage: wrong length")
+	// ErrIncomplete is wrapped when Open is to take over a store and lacks one of its
+	// paths: what is in the others may be older than what the store held.
+	ErrIncomplete = errors.New("nvmepage: a part of the store is missing")
 	// ErrClosed is returned after Close.
 	ErrClosed = errors.New("nvmepage: store is closed")
 )

@@ -1,14 +1,12 @@
 package nvmepage
 
 import (
-	"crypto/rand"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
-	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -19,46 +17,48 @@ const (
 	dataName     = "data"
 )
 
-// folder is a store's place in one path, locked while it is open.
+// folder is a store's place in one path, locked while it is open. Its name carries
+// the store's identity, which is the same in all of the store's paths.
 type folder struct {
-	dir  string
-	lock *os.File
+	dir   string
+	lock  *os.File
+	taken bool // it was there before Open
 }
 
-// newFolder makes a locked folder with a fresh name. The lock stands before the
-// folder does, so that nobody takes the folder for a left-over.
-func newFolder(path string) (*folder, error) {
-	for {
-		var name [8]byte
-		if _, err := rand.Read(name[:]); err != nil {
-			return nil, err
-		}
-		dir := filepath.Join(path, folderPrefix+hex.EncodeToString(name[:]))
-		lock, err := lockFile(dir + lockSuffix)
-		if errors.Is(err, errLocked) {
-			continue // another store made the same name or judged it a left-over
-		}
-		if err != nil {
-			return nil, err
-		}
-		if err := os.Mkdir(dir, 0o700); err != nil {
-			return nil, errors.Join(err, os.Remove(lock.Name()), lock.Close())
-		}
-		return &folder{dir: dir, lock: lock}, nil
-	}
+func folderName(path string, id uint64) string {
+	return filepath.Join(path, fmt.Sprintf("%s%016x", folderPrefix, id))
 }
 
-// leftOvers returns the folders in path whose store is gone, locked, newest first.
-func leftOvers(path string, logger *slog.Logger) ([]*folder, error) {
-	locks, err := filepath.Glob(filepath.Join(escapeGlob(path), folderPrefix+"*"+lockSuffix))
+// newFolder makes a store's locked folder in a path. The lock stands before the
+// folder does, so that nobody takes the folder for a left-over. errLocked means that
+// another store has the name or judged it a left-over meanwhile.
+func newFolder(path string, id uint64) (*folder, error) {
+	dir := folderName(path, id)
+	lock, err := lockFile(dir + lockSuffix)
 	if err != nil {
 		return nil, err
 	}
-	type aged struct {
-		f   *folder
-		age int64
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		return nil, errors.Join(err, os.Remove(lock.Name()), lock.Close())
 	}
-	var found []aged
+	return &folder{dir: dir, lock: lock}, nil
+}
+
+// leftOver is a locked folder whose store is gone.
+type leftOver struct {
+	*folder
+	path     int    // its index
+	id       uint64 // of the store
+	modified int64  // when the data file was, in ns since 1970
+}
+
+// leftOvers returns the folders in path whose store is gone, locked.
+func leftOvers(path string, logger *slog.Logger) ([]leftOver, error) {
+	locks, err := filepath.Glob(filepath.Join(escapeGlob(path), folderPrefix+strings.Repeat("[0-9a-f]", 16)+lockSuffix))
+	if err != nil {
+		return nil, err
+	}
+	var found []leftOver
 	for _, name := range locks {
 		lock, err := lockFile(name)
 		if errors.Is(err, errLocked) {
@@ -68,24 +68,15 @@ func leftOvers(path string, logger *slog.Logger) ([]*folder, error) {
 			logger.Warn("left-over not examined", "file", name, "err", err)
 			continue
 		}
-		f := &folder{dir: strings.TrimSuffix(name, lockSuffix), lock: lock}
-		var modified int64
-		if info, err := os.Stat(filepath.Join(f.dir, dataName)); err == nil {
-			modified = info.ModTime().UnixNano()
+		dir := strings.TrimSuffix(name, lockSuffix)
+		l := leftOver{folder: &folder{dir: dir, lock: lock, taken: true}}
+		l.id, _ = strconv.ParseUint(filepath.Base(dir)[len(folderPrefix):], 16, 64) // the pattern admits nothing else
+		if info, err := os.Stat(filepath.Join(dir, dataName)); err == nil {
+			l.modified = info.ModTime().UnixNano()
 		}
-		found = append(found, aged{f, modified})
+		found = append(found, l)
 	}
-	slices.SortFunc(found, func(a, b aged) int {
-		if a.age != b.age {
-			return int(min(max(b.age-a.age, -1), 1))
-		}
-		return strings.Compare(a.f.dir, b.f.dir)
-	})
-	folders := make([]*folder, len(found))
-	for i, a := range found {
-		folders[i] = a.f
-	}
-	return folders, nil
+	return found, nil
 }
 
 // escapeGlob makes a path match itself.
@@ -101,6 +92,14 @@ func (f *folder) remove() error {
 
 // abandon gives the lock up and leaves the folder, as a crash would.
 func (f *folder) abandon() error { return f.lock.Close() }
+
+// undo leaves what a failed Open found as it was.
+func (f *folder) undo() error {
+	if f.taken {
+		return f.abandon()
+	}
+	return f.remove()
+}
 
 // errLocked says that somebody holds the lock, or made the file anew meanwhile.
 var errLocked = errors.New("nvmepage: locked by a live store")

@@ -13,7 +13,7 @@ const headerSize = 64
 
 // headerMagic is the first eight bytes of every header; its last byte is the
 // version of the format.
-const headerMagic = "ASTPAGE\x01"
+const headerMagic = "ASTPAGE\x02"
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
@@ -25,6 +25,8 @@ type header struct {
 	Length  int64  // logical bytes
 	Align   uint32 // of the extent: where the payload starts and what it is padded to
 	CRC     uint32 // CRC-32C of the payload
+	Off     int64  // where in the data file the page stands, so that a copy elsewhere is not taken
+	Paths   uint32 // over how many the store was spread, so that a missing one is noticed
 }
 
 // encode writes h to the first headerSize bytes of page.
@@ -37,7 +39,8 @@ func (h header) encode(page []byte) {
 	le.PutUint64(page[32:], uint64(h.Length))
 	le.PutUint32(page[40:], h.Align)
 	le.PutUint32(page[44:], h.CRC)
-	clear(page[48:60])
+	le.PutUint64(page[48:], uint64(h.Off))
+	le.PutUint32(page[56:], h.Paths)
 	le.PutUint32(page[60:], crc32.Checksum(page[:60], castagnoli))
 }
 
@@ -60,9 +63,13 @@ func decodeHeader(page []byte) (header, error) {
 	h := header{
 		Store: le.Uint64(page[8:]), ID: le.Uint64(page[16:]), Version: le.Uint64(page[24:]),
 		Length: int64(le.Uint64(page[32:])), Align: le.Uint32(page[40:]), CRC: le.Uint32(page[44:]),
+		Off: int64(le.Uint64(page[48:])), Paths: le.Uint32(page[56:]),
 	}
 	if h.Length <= 0 || h.Length > maxLength || h.Align < headerSize || h.Align > 1<<20 || h.Align&(h.Align-1) != 0 {
 		return header{}, fmt.Errorf("length %d, alignment %d: want 1 to %d bytes and a power of two", h.Length, h.Align, int64(maxLength))
+	}
+	if h.Off < 0 || h.Off%int64(h.Align) != 0 || h.Paths == 0 {
+		return header{}, fmt.Errorf("offset %d, %d paths: want a multiple of %d and one path or more", h.Off, h.Paths, h.Align)
 	}
 	return h, nil
 }

@@ -7,7 +7,7 @@ import (
 )
 
 func TestHeaderRoundTripAndEveryFlippedBitIsSeen(t *testing.T) {
-	h := header{Store: 1 << 60, ID: 77, Version: 12345, Length: 28824000, Align: 4096, CRC: 0xdeadbeef}
+	h := header{Store: 1 << 60, ID: 77, Version: 12345, Length: 28824000, Align: 4096, CRC: 0xdeadbeef, Off: 1 << 33, Paths: 3}
 	page := make([]byte, 4096)
 	h.encode(page)
 	if got, err := decodeHeader(page); err != nil || got != h {
@@ -24,7 +24,7 @@ func TestHeaderRoundTripAndEveryFlippedBitIsSeen(t *testing.T) {
 
 func FuzzDecodeHeader(f *testing.F) {
 	page := make([]byte, headerSize)
-	header{Store: 1, ID: 2, Version: 3, Length: 4, Align: 512, CRC: 5}.encode(page)
+	header{Store: 1, ID: 2, Version: 3, Length: 4, Align: 512, CRC: 5, Off: 1024, Paths: 1}.encode(page)
 	f.Add(page)
 	f.Add([]byte(headerMagic))
 	f.Fuzz(func(t *testing.T, data []byte) {

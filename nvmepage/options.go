@@ -48,7 +48,8 @@ type Options struct {
 	Align int
 	// Buffered uses the page cache even where direct I/O is possible.
 	Buffered bool
-	// Recover takes over the newest left-over folder instead of starting empty.
+	// Recover takes over the dead store that was written last, from all of its paths,
+	// instead of starting empty. Paths that it did not have are added.
 	Recover bool
 	// Open opens a data file; nil uses the system. Tests inject faults here. A file
 	// that is not the system's own is served by the Pool engine.

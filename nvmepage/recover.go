@@ -25,6 +25,10 @@ func (s *Store) recover() error {
 		all = append(all, found...)
 	}
 	for _, e := range all {
+		if missing := int(e.Paths) - s.taken(); missing > 0 {
+			return fmt.Errorf("nvmepage: recover %016x: %w: it was spread over %d paths, %d of them not among %q",
+				s.id, ErrIncomplete, e.Paths, missing, s.opts.Paths)
+		}
 		s.version = max(s.version, e.Version)
 		if old := s.index[e.ID]; old == nil || old.Version < e.Version {
 			s.index[e.ID] = e
@@ -35,6 +39,16 @@ func (s *Store) recover() error {
 	}
 	s.stats.Recovered = len(s.index)
 	return nil
+}
+
+// taken counts the folders that were there before Open.
+func (s *Store) taken() (n int) {
+	for _, d := range s.drives {
+		if d.folder.taken {
+			n++
+		}
+	}
+	return n
 }
 
 // scanner reads a data file through a window, so that looking at every aligned
@@ -82,7 +96,11 @@ func (c *scanner) candidate(off int64) (*entry, error) {
 	if errors.Is(err, errNoHeader) {
 		return nil, nil
 	}
-	e := &entry{header: h, drive: c.d, off: off}
+	e := &entry{header: h, drive: c.d}
+	if err == nil && (h.Store != c.s.id || h.Off != off) {
+		c.s.stats.Foreign++
+		return nil, nil
+	}
 	if err != nil || int(h.Align) != c.s.align || off+h.extent() > c.size {
 		c.s.stats.Torn++
 		return nil, nil
@@ -119,7 +137,7 @@ func (c *scanner) read(buf []byte, off int64) error {
 func (c *scanner) payloadSum(e *entry) (uint32, error) {
 	var sum uint32
 	err := pieces(e.Length, int64(c.s.opts.Chunk), func(lo, hi int64) error {
-		at := e.off + int64(c.s.align) + lo
+		at := e.Off + int64(c.s.align) + lo
 		if err := c.read(c.payload[:roundUp(hi-lo, int64(c.s.align))], at); err != nil {
 			return err
 		}
@@ -134,7 +152,7 @@ func (s *Store) account(d *drive) {
 	var used []extent
 	for _, e := range s.index {
 		if e.drive == d {
-			used = append(used, extent{e.off, e.extent()})
+			used = append(used, extent{e.Off, e.extent()})
 			s.stats.Used += e.extent()
 		}
 	}

@@ -2,8 +2,6 @@ package nvmepage
 
 import (
 	"context"
-	"encoding/binary"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"hash/crc32"
@@ -29,7 +27,6 @@ type drive struct {
 type entry struct {
 	header
 	drive *drive
-	off   int64
 	refs  int  // loads in flight
 	dead  bool // replaced or dropped: its extent goes back with the last load
 }
@@ -73,6 +70,7 @@ type Stats struct {
 	StagingPeak int   // most staging buffers in use at once
 	Recovered   int   // objects taken over at Open
 	Torn        int   // pages that were not complete then
+	Foreign     int   // pages seen then that are another store's, or a copy from another place
 	Reclaimed   int   // folders of dead stores that were removed
 	Corrupt     int64 // pages that did not check when loaded
 }
@@ -95,63 +93,11 @@ func Open(opts Options) (*Store, error) {
 	return s, nil
 }
 
-// settle claims a folder in every path and reclaims left-overs.
-func (s *Store) settle() ([]*folder, error) {
-	var mine []*folder
-	for i, path := range s.opts.Paths {
-		if slices.Contains(s.opts.Paths[:i], path) {
-			return nil, errors.Join(fmt.Errorf("nvmepage: path %s stands twice", path), abandonAll(mine))
-		}
-		f, err := s.settleIn(path)
-		if err != nil {
-			return nil, errors.Join(fmt.Errorf("nvmepage: path %s: %w", path, err), abandonAll(mine))
-		}
-		mine = append(mine, f)
-	}
-	return mine, nil
-}
-
-func abandonAll(folders []*folder) error {
-	var errs []error
-	for _, f := range folders {
-		errs = append(errs, f.remove())
-	}
-	return errors.Join(errs...)
-}
-
-func (s *Store) settleIn(path string) (mine *folder, err error) {
-	old, err := leftOvers(path, s.opts.Logger)
-	if err != nil {
-		return nil, err
-	}
-	for _, f := range old {
-		if s.opts.Recover && mine == nil {
-			mine = f
-			continue
-		}
-		if err := f.remove(); err != nil {
-			s.opts.Logger.Warn("left-over not removed", "folder", f.dir, "err", err)
-			continue
-		}
-		s.stats.Reclaimed++
-		s.opts.Logger.Info("left-over of a dead store removed", "folder", f.dir)
-	}
-	if mine != nil {
-		return mine, nil
-	}
-	return newFolder(path)
-}
-
 // start opens the data files, chooses the engine and recovers.
 func (s *Store) start(folders []*folder) error {
 	for _, f := range folders {
 		s.drives = append(s.drives, &drive{folder: f, name: filepath.Join(f.dir, dataName)})
 	}
-	id, err := hex.DecodeString(filepath.Base(folders[0].dir)[len(folderPrefix):])
-	if err != nil || len(id) != 8 {
-		return fmt.Errorf("nvmepage: folder %s: want %s and 16 hex digits", folders[0].dir, folderPrefix)
-	}
-	s.id = binary.BigEndian.Uint64(id)
 	if err := s.openFiles(); err != nil {
 		return err
 	}
@@ -233,14 +179,14 @@ func (s *Store) reserve(id uint64, length int64) (*entry, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.version++
-	e := &entry{header: header{Store: s.id, ID: id, Version: s.version, Length: length, Align: uint32(s.align)}}
+	e := &entry{header: header{Store: s.id, ID: id, Version: s.version, Length: length, Align: uint32(s.align), Paths: uint32(len(s.drives))}}
 	var errs []error
 	for range s.drives {
 		d := s.drives[s.turn]
 		s.turn = (s.turn + 1) % len(s.drives)
 		off, err := s.allocate(d, e.extent())
 		if err == nil {
-			e.drive, e.off = d, off
+			e.drive, e.Off = d, off
 			s.stats.Used += e.extent()
 			return e, nil
 		}
@@ -279,7 +225,7 @@ func (s *Store) allocate(d *drive, n int64) (int64, error) {
 
 // giveBack returns an entry's extent. The caller holds mu.
 func (s *Store) giveBack(e *entry) {
-	e.drive.space.give(e.off, e.extent())
+	e.drive.space.give(e.Off, e.extent())
 	s.stats.Used -= e.extent()
 }
 
@@ -422,21 +368,17 @@ func (s *Store) end(leave func(*folder) error) error {
 	return errors.Join(errs...)
 }
 
-// shut releases what a failed Open holds. Folders that were to be recovered stay.
+// shut releases what a failed Open holds.
 func (s *Store) shut() error {
 	if s.engine != nil {
 		s.engine.close()
-	}
-	leave := (*folder).remove
-	if s.opts.Recover {
-		leave = (*folder).abandon
 	}
 	var errs []error
 	for _, d := range s.drives {
 		if d.file != nil {
 			errs = append(errs, d.file.Close())
 		}
-		errs = append(errs, leave(d.folder))
+		errs = append(errs, d.folder.undo())
 	}
 	return errors.Join(errs...)
 }

@@ -69,7 +69,7 @@ func newWaiter() *waiter {
 func (w *waiter) start(s *Store, e *entry, head, buf []byte, off int64, write bool, then func()) {
 	w.pending.Add(1)
 	s.engine.submit(&request{
-		file: e.drive.file, head: head, buf: buf, off: e.off + off, write: write,
+		file: e.drive.file, head: head, buf: buf, off: e.Off + off, write: write,
 		done: func(err error) {
 			if err != nil {
 				w.fail(fmt.Errorf("%s: %w", e.drive.name, err))
@@ -438,7 +438,7 @@ func (f *load) check(sum uint32) error {
 		f.s.mu.Lock()
 		f.s.stats.Corrupt++
 		f.s.mu.Unlock()
-		return &CorruptError{ID: f.e.ID, File: f.e.drive.name, Offset: f.e.off, What: fmt.Sprintf(format, args...)}
+		return &CorruptError{ID: f.e.ID, File: f.e.drive.name, Offset: f.e.Off, What: fmt.Sprintf(format, args...)}
 	}
 	h := f.found
 	if f.headerErr != nil {
