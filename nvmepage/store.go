@@ -284,8 +284,9 @@ func (s *Store) IDs() []uint64 {
 	return ids
 }
 
-// Drop forgets an object and marks its page, so that no recovery finds it. Dropping
-// what is not there does nothing.
+// Drop forgets an object and marks its page, so that no recovery finds that version.
+// It may still find an older one whose extent was not used again since. Dropping what
+// is not there does nothing.
 func (s *Store) Drop(id uint64) error {
 	if err := s.begin(); err != nil {
 		return err
