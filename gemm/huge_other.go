@@ -2,4 +2,4 @@
 
 package gemm
 
-func adviseHuge([]byte) {}
+func adviseHuge(start, n uintptr) {}

@@ -59,28 +59,26 @@ func OnHugePages[E any](x []E) []E {
 	if size < 2*hugeSize {
 		return x
 	}
-	p := unsafe.Pointer(&x[0])
-	skip := int(-uintptr(p) % hugeSize)
-	adviseHuge(unsafe.Slice((*byte)(unsafe.Add(p, skip)), (size-skip)/hugeSize*hugeSize))
+	start := uintptr(unsafe.Pointer(&x[0]))
+	skip := -start % hugeSize
+	adviseHuge(start+skip, (uintptr(size)-skip)/hugeSize*hugeSize)
 	return x
 }
 
-// aligned returns n zeros that start at a cache line, or on huge pages when they fill
-// a good part of one.
+// aligned returns n zeros that start at a cache line. Where they fill a good part of a
+// huge page, the system is asked for huge pages under them and what lies around them:
+// rounding them up to whole ones would cost more memory than they have.
 func aligned[T Float](n int) []T {
 	const line = 64
 	var v T
 	size := int(unsafe.Sizeof(v))
-	align := line
-	if n*size >= hugeSize/4 {
-		align = hugeSize
-		n = ceil(n*size, hugeSize) * hugeSize / size
-	}
-	buf := make([]T, n+align/size)
-	skip := int(-uintptr(unsafe.Pointer(&buf[0])) % uintptr(align) / uintptr(size))
+	buf := make([]T, n+line/size)
+	skip := int(-uintptr(unsafe.Pointer(&buf[0])) % line / uintptr(size))
 	buf = buf[skip : skip+n : skip+n]
-	if align == hugeSize {
-		adviseHuge(unsafe.Slice((*byte)(unsafe.Pointer(&buf[0])), n*size))
+	if n*size >= hugeSize/4 {
+		start := uintptr(unsafe.Pointer(&buf[0]))
+		first := start / hugeSize * hugeSize
+		adviseHuge(first, uintptr(ceil(int(start-first)+n*size, hugeSize))*hugeSize)
 	}
 	return buf
 }

@@ -286,7 +286,7 @@ func addSolvers[T gemm.Float](l *Line, blocks []*kron.Block[T], workers int, o O
 	elem := int64(unsafe.Sizeof(T(0)))
 	double := ill && usesDouble(elem, o)
 	l.Bytes[ClassSolver] += int64(workers) * solverBytes(int64(largestFactor(blocks)), elem, o, double)
-	l.Bytes[ClassKernels] += int64(workers) * kernelBytes(double)
+	l.Bytes[ClassKernels] += int64(workers) * kernelBytes(int64(largestFactor(blocks)), double)
 }
 
 // solverBytes is a solver's working memory for orders up to n: four matrices
@@ -328,13 +328,14 @@ func lateDouble(o Options) bool {
 	return !iterates || o.Solver.Precision == invroot.Double
 }
 
-// kernelBytes is what an engine packs panels into, once its products are too
-// large for the caches; it hardly depends on the shapes.
-func kernelBytes(double bool) int64 {
-	if double {
-		return 768 << 10
+// kernelBytes is what an engine packs panels into, roughly: little for the products of
+// an orthogonal iteration, for a decomposition of order n a block of each operand.
+func kernelBytes(n int64, decomposes bool) int64 {
+	if !decomposes {
+		return 256 << 10
 	}
-	return 256 << 10
+	const depth, rows, columns = 512, 2048, 528 // of the widest kernels' blocks in float32
+	return 4 * min(n, depth) * (min(n, rows) + min(n, columns))
 }
 
 // size is the product of dims.
