@@ -7,7 +7,7 @@ MODULES := $(shell ls */go.mod | xargs -n1 dirname | grep -vxE 'tools|bench')
 export CGO_ENABLED = 0
 
 .PHONY: all demo test test-long memory build fmt vet lint work tidy tidy-check alone consumer \
-	cross arm64 noasm race fuzz generate generate-check cudasim ptx test-cuda bench-smoke bench-peers bench-step bench-spike bench/nvmepage prefix clean
+	cross arm64 noasm race fuzz generate generate-check cudasim ptx test-cuda gpu-check bench-smoke bench-peers bench-step bench-spike bench/nvmepage prefix clean
 
 all: test
 
@@ -93,6 +93,9 @@ ptx: ## compile the CUDA kernels; needs clang-19
 
 test-cuda: ## the CUDA paths against the simulated driver; skipped without g++
 	./scripts/test-cuda.sh
+
+gpu-check: ## prepare the check for a machine with a GPU, and run it against what is here
+	./scripts/gpu-check.sh
 
 bench-smoke: ## one iteration of every benchmark
 	go test -run '^$$' -bench . -benchtime 1x -short $(MODULES:%=./%/...)

@@ -53,13 +53,19 @@ func equal(t *testing.T, what string, got, want []float64, tolerance float64) {
 	}
 }
 
-// blas opens cuBLAS or skips; the test's cleanup closes it.
-func blas(t *testing.T, s *streams.Stream) *streams.BLAS {
-	b, err := s.BLAS()
-	if errors.Is(err, errors.ErrUnsupported) {
+// skipWithout skips where a library is not installed; the simulator has both.
+func skipWithout(t *testing.T, err error) {
+	t.Helper()
+	if errors.Is(err, errors.ErrUnsupported) && !cudasim.Loaded() {
 		t.Skip(err)
 	}
 	must(t, err)
+}
+
+// blas opens cuBLAS or skips; the test's cleanup closes it.
+func blas(t *testing.T, s *streams.Stream) *streams.BLAS {
+	b, err := s.BLAS()
+	skipWithout(t, err)
 	t.Cleanup(func() { must(t, b.Close()) })
 	return b
 }
@@ -90,10 +96,7 @@ func TestSolverDecomposes(t *testing.T) {
 	d := cudasim.Device(t)
 	s := newStream(t, d, streams.Normal)
 	v, err := s.Solver()
-	if errors.Is(err, errors.ErrUnsupported) {
-		t.Skip(err)
-	}
-	must(t, err)
+	skipWithout(t, err)
 	defer func() { must(t, v.Close()) }()
 	for _, double := range []bool{false, true} {
 		tol := 1e-6

@@ -109,7 +109,7 @@ func TestGolden(t *testing.T) {
 			return krontest.Reference[float32]{Ridge: ridge}
 		}
 		for _, pattern := range krontest.Families {
-			t.Run(pattern, func(t *testing.T) { krontest.Run(t, "../asteria/testdata/golden", pattern, solvers) })
+			t.Run(pattern, func(t *testing.T) { krontest.Run(t, krontest.Dir("../asteria/testdata/golden"), pattern, solvers) })
 		}
 	})
 }

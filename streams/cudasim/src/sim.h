@@ -41,7 +41,7 @@ private:
 // What the libraries beside the driver (cuBLAS, cuSOLVER) need of it.
 extern "C" {
 // cudasim_enqueue runs f(argument) in stream order, then release(argument).
-void cudasim_enqueue(Stream *stream, void (*f)(void *), void *argument);
+__attribute__((visibility("default"))) void cudasim_enqueue(Stream *stream, void (*f)(void *), void *argument);
 // cudasim_host returns where the simulator keeps what a device address names.
-void *cudasim_host(uint64_t address);
+__attribute__((visibility("default"))) void *cudasim_host(uint64_t address);
 }

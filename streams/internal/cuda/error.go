@@ -3,6 +3,7 @@ package cuda
 import (
 	"errors"
 	"fmt"
+	"strings"
 )
 
 // Codes of CUresult that callers branch on.
@@ -53,6 +54,11 @@ type Missing struct {
 func (e *Missing) Error() string {
 	if e.Symbol != "" {
 		return fmt.Sprintf("cuda: %s has no symbol %s: a newer driver is needed", e.Library, e.Symbol)
+	}
+	for _, r := range e.Reason {
+		if !strings.Contains(r, "No such file") { // it is there and does not load
+			return fmt.Sprintf("cuda: %s not usable: %s", e.Library, r)
+		}
 	}
 	return fmt.Sprintf("cuda: %s not found", e.Library)
 }

@@ -6,7 +6,7 @@ import "strings"
 
 // open finds nothing: the libraries are looked for on Linux, amd64 and arm64.
 func open(names ...string) (handle uintptr, name string, err error) {
-	return 0, "", &Missing{Library: strings.Join(names, ", "), Reason: []string{"looked for on Linux only, amd64 and arm64"}}
+	return 0, "", &Missing{Library: strings.Join(names, ", ")}
 }
 
 func lookup(uintptr, string) uintptr { return 0 }
