@@ -13,4 +13,5 @@ packages=$(grep -v '^#' scripts/cuda-packages.txt)
 ASTERIA_LONG=1 CGO_ENABLED=0 go test ./streams
 CGO_ENABLED=0 go test -count=1 $packages
 CGO_ENABLED=0 go test -count=1 -run Accelerator ./trainer-olmo/train
+(cd streams/gorgonia && CGO_ENABLED=0 go vet -tags cuda ./... && CGO_ENABLED=0 go test -count=1 -tags cuda ./...)
 CGO_ENABLED=1 go test -race -short -count=1 $packages

@@ -89,6 +89,7 @@ type accelerator struct {
 	driver          *cuda.Driver
 	handle          int32
 	ctx             uintptr
+	borrowed        bool // ctx is somebody else's
 	info            Info
 	lowest, highest int // priority numbers; the highest is the smallest number
 
@@ -97,7 +98,8 @@ type accelerator struct {
 	modules map[*Module]struct{}
 }
 
-func openAccelerator(ordinal int) (*accelerator, error) {
+// openAccelerator works in the context ctx, or in the primary one where it is 0.
+func openAccelerator(ordinal int, ctx uintptr) (*accelerator, error) {
 	d, err := cuda.Open()
 	if err != nil {
 		return nil, err
@@ -109,8 +111,10 @@ func openAccelerator(ordinal int) (*accelerator, error) {
 	if a.info, err = describe(d, ordinal, a.handle); err != nil {
 		return nil, err
 	}
-	if a.ctx, err = d.RetainPrimary(a.handle); err != nil {
-		return nil, err
+	if a.ctx, a.borrowed = ctx, ctx != 0; !a.borrowed {
+		if a.ctx, err = d.RetainPrimary(a.handle); err != nil {
+			return nil, err
+		}
 	}
 	err = a.do(func() error {
 		var err error
@@ -118,7 +122,7 @@ func openAccelerator(ordinal int) (*accelerator, error) {
 		return err
 	})
 	if err != nil {
-		return nil, errors.Join(err, d.ReleasePrimary(a.handle))
+		return nil, errors.Join(err, a.release())
 	}
 	return a, nil
 }
@@ -166,7 +170,15 @@ func (a *accelerator) close() error {
 		}
 		return errors.Join(errs...)
 	})
-	return errors.Join(err, a.driver.ReleasePrimary(a.handle))
+	return errors.Join(err, a.release())
+}
+
+// release gives the context back if it was retained here.
+func (a *accelerator) release() error {
+	if a.borrowed {
+		return nil
+	}
+	return a.driver.ReleasePrimary(a.handle)
 }
 
 // accelerated runs f on the device's accelerator.
@@ -186,4 +198,13 @@ func (d *Device) Info() (info Info, ok bool) {
 		return Info{}, false
 	}
 	return d.acc.info, true
+}
+
+// Context is the driver's name of the device's context, for libraries that share
+// it; 0 for the host.
+func (d *Device) Context() uintptr {
+	if d.acc == nil {
+		return 0
+	}
+	return d.acc.ctx
 }

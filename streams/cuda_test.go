@@ -466,3 +466,29 @@ func TestEnqueuingOnADeviceAllocatesNothing(t *testing.T) {
 	// Host functions cost what the callback costs, which is not the enqueuer's.
 	must(t, s.Do(f), s.Synchronize(t.Context()))
 }
+
+func TestContextsAndStreamsCanBeShared(t *testing.T) {
+	owner := cudasim.Device(t)
+	theirs := newStream(t, owner, streams.Normal)
+	d, err := streams.OpenContext(0, owner.Context())
+	must(t, err)
+	s, err := d.Borrow(theirs.Handle(), streams.Normal)
+	must(t, err)
+	a := device(t, owner, 8)
+	var got [8]byte
+	must(t, s.SetBytes(a, 9, 8), theirs.Download(got[:], a), theirs.Synchronize(t.Context()))
+	if got != [8]byte{9, 9, 9, 9, 9, 9, 9, 9} {
+		t.Errorf("the streams are not one: %v", got)
+	}
+	must(t, s.Close(), d.Close())
+	must(t, theirs.SetBytes(a, 1, 8), theirs.Synchronize(t.Context())) // still open
+	if _, err := d.Borrow(theirs.Handle(), streams.Normal); !errors.Is(err, streams.ErrClosed) {
+		t.Errorf("on a closed device: %v", err)
+	}
+	if _, err := owner.Borrow(0, streams.Normal); err == nil {
+		t.Error("the default stream was accepted")
+	}
+	if _, err := streams.OpenContext(0, 0); err == nil {
+		t.Error("no context was accepted")
+	}
+}

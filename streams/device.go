@@ -41,8 +41,20 @@ func Host() *Device { return &Device{name: "host", streams: map[*Stream]struct{}
 // libcuda.so.1. Several may be open at once; those of one ordinal share the
 // primary context. The error matches errors.ErrUnsupported where there is no
 // driver, no such function in it, or no device at all; see also [Error].
-func Open(ordinal int) (*Device, error) {
-	a, err := openAccelerator(ordinal)
+func Open(ordinal int) (*Device, error) { return open(ordinal, 0) }
+
+// OpenContext is Open in a context of somebody else's, by the driver's name of it:
+// both then share memory, streams and events. Close leaves the context alone; its
+// owner must not end it before.
+func OpenContext(ordinal int, ctx uintptr) (*Device, error) {
+	if ctx == 0 {
+		return nil, fmt.Errorf("streams: device %d: no context", ordinal)
+	}
+	return open(ordinal, ctx)
+}
+
+func open(ordinal int, ctx uintptr) (*Device, error) {
+	a, err := openAccelerator(ordinal, ctx)
 	if err != nil {
 		return nil, fmt.Errorf("streams: device %d: %w", ordinal, err)
 	}
@@ -72,6 +84,25 @@ func (d *Device) NewStream(p Priority) (*Stream, error) {
 		}
 		s.lane = l
 	}
+	d.streams[s] = struct{}{}
+	return s, nil
+}
+
+// Borrow makes a Stream of somebody else's, by the driver's name of it. Close waits
+// for its work and leaves it open. Errors of host functions are known for what goes
+// through the Stream, not for what its owner enqueues beside it.
+func (d *Device) Borrow(handle uintptr, p Priority) (*Stream, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	switch {
+	case d.acc == nil:
+		return nil, fmt.Errorf("streams: borrow a stream: the host device has none: %w", errors.ErrUnsupported)
+	case d.closed:
+		return nil, fmt.Errorf("streams: borrow a stream on a closed device: %w", ErrClosed)
+	case handle == 0:
+		return nil, fmt.Errorf("streams: %s: borrow the default stream: its implicit order is not that of this package", d.name)
+	}
+	s := &Stream{device: d, priority: p, lane: d.acc.borrow(handle)}
 	d.streams[s] = struct{}{}
 	return s, nil
 }

@@ -12,8 +12,9 @@ import (
 
 // deviceLane is a stream of an accelerator.
 type deviceLane struct {
-	acc    *accelerator
-	handle uintptr
+	acc      *accelerator
+	handle   uintptr
+	borrowed bool // the stream is somebody else's
 
 	mu     sync.Mutex // held while enqueuing: the order of the numbers is the driver's order
 	number uint64     // of the latest operation
@@ -31,6 +32,10 @@ func (a *accelerator) newLane(p Priority) (*deviceLane, error) {
 		return err
 	})
 	return l, err
+}
+
+func (a *accelerator) borrow(handle uintptr) *deviceLane {
+	return &deviceLane{acc: a, handle: handle, borrowed: true, fate: new(fate), frame: cuda.NewFrame()}
 }
 
 // enqueue gives the operation its number and runs f with the context current.
@@ -209,7 +214,10 @@ func (l *deviceLane) close() error {
 		return nil
 	}
 	l.closed = true
-	destroy := l.acc.do(func() error { return l.acc.driver.CloseStream(l.handle) })
+	var destroy error
+	if !l.borrowed {
+		destroy = l.acc.do(func() error { return l.acc.driver.CloseStream(l.handle) })
+	}
 	cuda.DropCalls(func(c cuda.HostCall) bool { h, ok := c.(*hostCall); return ok && h.lane == l })
 	l.pins.Unpin()
 	if err == nil {

@@ -7,6 +7,7 @@
 //	REGISTER(name)
 //
 // and uses BLOCK, BLOCKS, THREAD, THREADS (index and count along x), BLOCK_Y,
+// multiply_add for a*b+c rounded once (nothing is fused unless it says so),
 // SHARED for an array that the threads of a block share, and BARRIER() to wait for
 // them. A kernel with a BARRIER registers with REGISTER_BARRIER: the simulator then
 // runs its threads as fibers instead of one after the other.
@@ -28,6 +29,8 @@
 
 DEVICE float square_root(float x) { return __nvvm_sqrt_rn_f(x); }
 DEVICE double square_root(double x) { return __nvvm_sqrt_rn_d(x); }
+DEVICE float multiply_add(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
+DEVICE double multiply_add(double a, double b, double c) { return __builtin_fma(a, b, c); }
 
 #else // the simulator
 
@@ -49,5 +52,7 @@ DEVICE double square_root(double x) { return __nvvm_sqrt_rn_d(x); }
 
 DEVICE float square_root(float x) { return std::sqrt(x); }
 DEVICE double square_root(double x) { return std::sqrt(x); }
+DEVICE float multiply_add(float a, float b, float c) { return std::fma(a, b, c); }
+DEVICE double multiply_add(double a, double b, double c) { return std::fma(a, b, c); }
 
 #endif

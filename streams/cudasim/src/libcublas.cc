@@ -2,6 +2,7 @@
 //
 // The part of cuBLAS in use, over the simulated driver: column-major, in plain loops.
 
+#include <cmath>
 #include <vector>
 
 #include "sim.h"
@@ -44,11 +45,11 @@ static int gemm(Handle *h, int ta, int tb, int m, int n, int k, T alpha, const T
 			std::vector<T> sum(m);
 			for (int l = 0; l < k; l++) {
 				T v = tb ? B[j + size_t(l) * ldb] : B[l + size_t(j) * ldb];
-				for (int i = 0; i < m; i++) sum[i] += (ta ? A[l + size_t(i) * lda] : A[i + size_t(l) * lda]) * v;
+				for (int i = 0; i < m; i++) sum[i] = std::fma(ta ? A[l + size_t(i) * lda] : A[i + size_t(l) * lda], v, sum[i]);
 			}
 			for (int i = 0; i < m; i++) {
 				T &out = C[i + size_t(j) * ldc];
-				out = alpha * sum[i] + (beta == 0 ? 0 : beta * out);
+				out = beta == 0 ? alpha * sum[i] : std::fma(beta, out, alpha * sum[i]);
 			}
 		}
 	});
@@ -70,9 +71,9 @@ static int syrk(Handle *h, int upper, int trans, int n, int k, T alpha, const T 
 			for (int i = upper ? 0 : j; i < (upper ? j + 1 : n); i++) {
 				T sum = 0;
 				for (int l = 0; l < k; l++)
-					sum += trans ? A[l + size_t(i) * lda] * A[l + size_t(j) * lda] : A[i + size_t(l) * lda] * A[j + size_t(l) * lda];
+					sum = trans ? std::fma(A[l + size_t(i) * lda], A[l + size_t(j) * lda], sum) : std::fma(A[i + size_t(l) * lda], A[j + size_t(l) * lda], sum);
 				T &out = C[i + size_t(j) * ldc];
-				out = alpha * sum + (beta == 0 ? 0 : beta * out);
+				out = beta == 0 ? alpha * sum : std::fma(beta, out, alpha * sum);
 			}
 		}
 	});

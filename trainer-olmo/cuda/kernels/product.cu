@@ -1,6 +1,7 @@
 // Matrix products and what Cholesky-QR needs beside them, row-major, in single and
-// double precision. No TF32: every product is a chain of ordinary multiply-adds, in
-// the order of k.
+// double precision. No TF32: every element of a product is one chain of multiply-adds
+// in the order of k, scaled and added to C as gemm does it, so that products of a depth
+// that gemm does not cut have the host's bits.
 #include "kernel.h"
 
 namespace {
@@ -38,7 +39,7 @@ DEVICE void product(T (*as)[side], T (*bs)[side], long m, long n, long k, int ta
 		BARRIER();
 		for (int l = 0; l < deep; l++)
 			for (int i = 0; i < 4; i++)
-				for (int j = 0; j < 4; j++) sum[i][j] += as[l][r + i] * bs[l][q + j];
+				for (int j = 0; j < 4; j++) sum[i][j] = multiply_add(as[l][r + i], bs[l][q + j], sum[i][j]);
 		BARRIER();
 	}
 	for (int i = 0; i < 4; i++) {
@@ -46,7 +47,8 @@ DEVICE void product(T (*as)[side], T (*bs)[side], long m, long n, long k, int ta
 			long row = row0 + r + i, col = col0 + q + j;
 			if (row >= m || col >= n || (lower && col > row)) continue;
 			T *out = &c[row * ldc + col];
-			*out = alpha * sum[i][j] + (beta == 0 ? T(0) : beta * *out);
+			T v = alpha * sum[i][j];
+			*out = beta == 0 ? v : multiply_add(beta, *out, v);
 		}
 	}
 }
