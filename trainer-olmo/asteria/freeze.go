@@ -152,9 +152,24 @@ func (f *freezer[T]) copy(s *store[T], p *parcel[T]) bool {
 		s.opts.Logger.Info("asteria: a step waits for the save, for want of memory for a copy", "block", p.name, "err", err)
 		return false
 	}
+	if !p.kept.pending {
+		// The save has passed meanwhile. A copy kept now would be taken for one of
+		// the next save's step.
+		s.dropCopies(copies)
+		return true
+	}
 	p.kept.copies, p.kept.copied = copies, true
 	f.extra += p.bytes()
 	return true
+}
+
+// dropCopies gives up the objects of a copy.
+func (s *store[T]) dropCopies(copies [2]uint64) {
+	for _, id := range copies {
+		if id != 0 {
+			s.drop(id)
+		}
+	}
 }
 
 // duplicate copies p's objects into new ones, one at a time.
@@ -178,11 +193,7 @@ func (s *store[T]) duplicate(p *parcel[T]) (copies [2]uint64, err error) {
 	if err == nil {
 		return copies, nil
 	}
-	for _, id := range copies {
-		if id != 0 {
-			s.drop(id)
-		}
-	}
+	s.dropCopies(copies)
 	return [2]uint64{}, err
 }
 

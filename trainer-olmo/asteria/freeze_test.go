@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -119,5 +120,52 @@ func TestThawFreesStepsThatWait(t *testing.T) {
 	}
 	if _, err := readAll(sections, 0); err == nil {
 		t.Error("frozen state was read twice")
+	}
+}
+
+// A save that passes a block while a step is copying it wants no copy any more: one
+// that stayed would be taken for a block of the next save's step.
+func TestACopyThatComesTooLateIsDropped(t *testing.T) {
+	var slow atomic.Bool
+	goOn := make(chan struct{})
+	nvme := &tierctltest.Memory{Fault: func(op string, _ uint64) error {
+		if op == "load" && slow.Load() {
+			<-goOn
+		}
+		return nil
+	}}
+	o := asyncOptions(kron.SOAP)
+	o.Tiers = &Tiers{Host: planOf(t, o).Group, NVMe: nvme}
+	params := network[float32]()
+	r := newRuntime(t, params, 1, o)
+	run(t, r, params, 1, 5)
+	s := r.store
+	thaw := r.Freeze()
+	slow.Store(true)
+	var steps sync.WaitGroup
+	for _, p := range s.parcels {
+		steps.Go(func() { s.freezer.yield(s, p) })
+	}
+	copying := func() (n int) {
+		s.freezer.mu.Lock()
+		defer s.freezer.mu.Unlock()
+		for _, p := range s.parcels {
+			n += int(bit(p.kept.copying, 0))
+		}
+		return n
+	}
+	for copying() == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	thaw()
+	close(goOn)
+	steps.Wait()
+	for _, p := range s.parcels {
+		if p.kept != (frozen{}) {
+			t.Errorf("block %s: %+v is left of the save", p.name, p.kept)
+		}
+	}
+	if s.freezer.extra != 0 {
+		t.Errorf("%d bytes of copies are left", s.freezer.extra)
 	}
 }
