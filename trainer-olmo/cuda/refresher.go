@@ -189,11 +189,15 @@ func (r *Refresher[T]) square(n int, a, b, c operand) {
 // identityError returns max|M-I|, not a number where M has one.
 func (r *Refresher[T]) identityError(n int, m operand) float64 {
 	r.blocks(kernel[T](r.c, "identity_error"), min(n, maxBlocks), size(n), streams.Address(r.small), streams.Address(m.addr))
+	return largest(r.doubles(n))
+}
+
+// largest returns the largest of values that are not negative, and not a number where
+// one of them is none: then no convergence may be believed.
+func largest(values []float64) float64 {
 	worst := 0.0
-	for _, v := range r.doubles(n) {
-		if !(v <= worst) {
-			worst = v
-		}
+	for _, v := range values {
+		worst = max(worst, v) // unlike a comparison, max keeps what is not a number
 	}
 	return worst
 }
