@@ -9,11 +9,11 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"runtime/pprof"
 	"strconv"
 	"strings"
 
 	"github.com/asteria-runtime/asteria/bench/internal/load"
+	"github.com/asteria-runtime/asteria/bench/internal/profile"
 )
 
 type options struct {
@@ -41,26 +41,10 @@ func main() {
 	if o.quick {
 		o.rounds, o.sizes, o.depths = 3, "1024,4096", "1,16"
 	}
-	if err := profiled(&o); err != nil {
+	if err := profile.Run(o.profile, func() error { return run(&o) }); err != nil {
 		fmt.Fprintln(os.Stderr, "nvme:", err)
 		os.Exit(1)
 	}
-}
-
-func profiled(o *options) error {
-	if o.profile == "" {
-		return run(o)
-	}
-	f, err := os.Create(o.profile)
-	if err != nil {
-		return err
-	}
-	if err := pprof.StartCPUProfile(f); err != nil {
-		return err
-	}
-	err = run(o)
-	pprof.StopCPUProfile()
-	return errors.Join(err, f.Close())
 }
 
 // report is what -json writes.

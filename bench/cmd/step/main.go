@@ -5,17 +5,16 @@ package main
 
 import (
 	"encoding/json"
-	"errors"
 	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
-	"runtime/pprof"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/asteria-runtime/asteria/bench/internal/load"
+	"github.com/asteria-runtime/asteria/bench/internal/profile"
 	"github.com/asteria-runtime/asteria/trainer-olmo/config"
 )
 
@@ -46,26 +45,10 @@ func main() {
 	if o.config == "" {
 		o.config = filepath.Join(o.root, "configs", "bench-d256.yaml")
 	}
-	if err := profiled(&o); err != nil {
+	if err := profile.Run(o.profile, func() error { return run(&o) }); err != nil {
 		fmt.Fprintln(os.Stderr, "step:", err)
 		os.Exit(1)
 	}
-}
-
-func profiled(o *options) error {
-	if o.profile == "" {
-		return run(o)
-	}
-	f, err := os.Create(o.profile)
-	if err != nil {
-		return err
-	}
-	if err := pprof.StartCPUProfile(f); err != nil {
-		return err
-	}
-	err = run(o)
-	pprof.StopCPUProfile()
-	return errors.Join(err, f.Close())
 }
 
 // row is one line of the table; times in seconds.
