@@ -34,8 +34,10 @@
 // object whose newest complete version is on disk is there again, and torn ones are
 // counted. A store has one identity in all of its paths, and every page carries it
 // with its own place: pages of other stores and stray copies are counted, not taken,
-// and a store that lacks one of its paths is refused. A live neighbour's folder in the
-// same path is never touched.
+// and a store that lacks one of its paths is refused. One thing recovery cannot tell:
+// an object that was saved more than once and then dropped may come back in an older
+// version, if its place was not used again. A live neighbour's folder in the same path
+// is never touched.
 //
 // # Errors
 //
