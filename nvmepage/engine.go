@@ -9,29 +9,53 @@ import (
 
 // request is one read or write of two pieces of memory, either of which may be
 // empty, that lie one behind the other in the file. The memory must stay alive and
-// alone until done was called.
+// alone until the request is over. A request is used again and again; what it holds
+// belongs to whoever prepared it, except between submit and the end.
 type request struct {
 	file      File
+	name      string // of the file, for errors
 	head, buf []byte
 	off       int64
 	write     bool
-	done      func(error)
+	vec       vector // the system's form of head and buf
+
+	store  *Store // takes page and staged back; may be nil when there are none
+	page   []byte // a header page that goes back with the end, nil for none
+	staged []byte // a staging buffer that does, nil for none
+	dst    []byte // of a read: where the payload is wanted
+	header header // of a read with a page: what the page says
+	bad    error  // why the page says nothing
+
+	err  error         // the outcome
+	over chan struct{} // receives one value at the end
+
+	byCaller bool // a place in the depth is all that the request wants of the engine
+	slot     int  // that place; over receives a value when it is granted
 }
 
 func (r *request) size() int { return len(r.head) + len(r.buf) }
 
-// engine carries requests out, in any order. submit may wait for a place.
+// engine carries requests out, in any order.
 //
 // An engine may have no goroutine of its own: then whoever waits for something that
 // the end of a request brings about must offer itself for reaping meanwhile. See
 // waitFor.
 type engine interface {
+	// submit has a request carried out meanwhile. It may wait for a place.
 	submit(r *request)
+	// perform is submit for a caller that would do nothing but wait: the caller's
+	// thread carries the request out when its turn has come, which saves waking another
+	// twice.
+	perform(r *request)
+	// busy reports whether requests are in flight.
+	busy() bool
 	// turn is where one takes the reaper's place, nil when the engine needs none.
 	turn() chan struct{}
-	// reap ends one request or more. The caller holds the reaper's place and knows
-	// that what it waits for has not come.
-	reap()
+	// reap ends one request or more and reports true, or reports false when none is in
+	// its hands. The caller holds the reaper's place.
+	reap() bool
+	// work receives a value after requests came into hands that were empty.
+	work() <-chan struct{}
 	close()
 	name() string
 }
@@ -55,8 +79,8 @@ func waitFor[T any](ctx context.Context, e engine, c <-chan T) (v T, err error) 
 	}
 }
 
-// reapFor is waitFor for the holder of the reaper's place. Only the holder ends
-// requests, so nothing comes between the look and the reaping.
+// reapFor is waitFor for the holder of the reaper's place. While the holder waits in
+// reap, others may make c ready; it sees that when the next request ends.
 func reapFor[T any](ctx context.Context, e engine, c <-chan T) (v T, err error) {
 	for {
 		select {
@@ -65,9 +89,24 @@ func reapFor[T any](ctx context.Context, e engine, c <-chan T) (v T, err error) 
 		case <-ctx.Done():
 			return v, context.Cause(ctx)
 		default:
-			e.reap()
+		}
+		if e.reap() {
+			continue
+		}
+		select {
+		case v = <-c:
+			return v, nil
+		case <-ctx.Done():
+			return v, context.Cause(ctx)
+		case <-e.work():
 		}
 	}
+}
+
+// wait returns a request's outcome after its end.
+func (r *request) wait(e engine) error {
+	_, _ = waitFor(context.Background(), e, r.over) // without a context, it cannot fail
+	return r.err
 }
 
 // vectored is a file that moves both pieces of a request in one call.
@@ -85,9 +124,31 @@ func (r *request) finish(n int, err error) {
 		}
 	}
 	if err != nil {
-		err = fmt.Errorf("%s of %d bytes at %d moved %d: %w", verb(r.write), r.size(), r.off, n, err)
+		err = fmt.Errorf("%s: %s of %d bytes at %d moved %d: %w", r.name, verb(r.write), r.size(), r.off, n, err)
 	}
-	r.done(err)
+	r.err = err
+	r.giveBack()
+	r.over <- struct{}{}
+}
+
+// giveBack returns buffers as soon as they are not needed, so that many operations
+// need few, and takes out of them what was read.
+func (r *request) giveBack() {
+	if r.page != nil {
+		if !r.write {
+			r.header, r.bad = decodeHeader(r.page)
+		}
+		r.store.pages.give(r.page)
+		r.page = nil
+	}
+	if r.staged != nil {
+		if !r.write {
+			copy(r.dst, r.staged)
+		}
+		r.store.staging.give(r.staged)
+		r.staged = nil
+	}
+	r.head, r.buf = nil, nil
 }
 
 func verb(write bool) string {
@@ -97,14 +158,15 @@ func verb(write bool) string {
 	return "read"
 }
 
-// poolEngine serves requests with goroutines.
+// poolEngine serves requests with the callers' threads and with goroutines.
 type poolEngine struct {
 	queue   chan *request
+	flying  chan struct{} // holds a value for each request in flight
 	workers sync.WaitGroup
 }
 
 func newPoolEngine(depth int) *poolEngine {
-	e := &poolEngine{queue: make(chan *request, depth)}
+	e := &poolEngine{queue: make(chan *request, depth), flying: make(chan struct{}, depth)}
 	for range depth {
 		e.workers.Go(e.serve)
 	}
@@ -113,13 +175,13 @@ func newPoolEngine(depth int) *poolEngine {
 
 func (e *poolEngine) serve() {
 	for r := range e.queue {
-		r.finish(transfer(r))
+		e.perform(r)
 	}
 }
 
 // transfer moves a request's bytes.
 func transfer(r *request) (int, error) {
-	if f, ok := r.file.(vectored); ok && len(r.head) > 0 && len(r.buf) > 0 {
+	if f, ok := r.file.(vectored); ok {
 		return f.moveBoth(r)
 	}
 	n, err := move(r.file, r.head, r.off, r.write)
@@ -148,9 +210,20 @@ func move(f File, buf []byte, off int64, write bool) (int, error) {
 
 func (e *poolEngine) submit(r *request) { e.queue <- r }
 
+func (e *poolEngine) perform(r *request) {
+	e.flying <- struct{}{}
+	n, err := transfer(r)
+	<-e.flying
+	r.finish(n, err)
+}
+
+func (e *poolEngine) busy() bool { return len(e.flying) > 0 }
+
 func (e *poolEngine) turn() chan struct{} { return nil }
 
-func (e *poolEngine) reap() {}
+func (e *poolEngine) reap() bool { return false }
+
+func (e *poolEngine) work() <-chan struct{} { return nil }
 
 func (e *poolEngine) close() {
 	close(e.queue)

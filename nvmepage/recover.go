@@ -60,6 +60,7 @@ type scanner struct {
 	window  []byte
 	lo, hi  int64 // what the window holds
 	payload []byte
+	request request
 }
 
 // scan walks a data file. A page that checks is skipped as a whole; behind one that
@@ -69,6 +70,7 @@ func (s *Store) scan(d *drive, size int64) ([]*entry, error) {
 	c := scanner{
 		s: s, d: d, size: size,
 		window: Aligned(s.opts.Chunk, s.align), payload: Aligned(s.opts.Chunk, s.align),
+		request: request{file: d.file, name: d.name, over: make(chan struct{}, 1)},
 	}
 	var found []*entry
 	for off := int64(0); off+int64(s.align) <= size; {
@@ -129,9 +131,10 @@ func (c *scanner) page(off int64) ([]byte, error) {
 }
 
 func (c *scanner) read(buf []byte, off int64) error {
-	w := newWaiter()
-	w.start(c.s, &entry{drive: c.d}, nil, buf, off, false, nil)
-	return w.wait(c.s)
+	r := &c.request
+	r.buf, r.off = buf, off
+	c.s.engine.perform(r)
+	return r.wait(c.s.engine)
 }
 
 func (c *scanner) payloadSum(e *entry) (uint32, error) {

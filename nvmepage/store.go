@@ -46,6 +46,8 @@ type Store struct {
 	drives  []*drive
 	turn    int // which drive is asked first for the next extent
 	index   map[uint64]*entry
+	entries []*entry   // given back, to be used again
+	spare   *operation // those given back, linked
 	version uint64
 	stats   Stats
 	closed  bool
@@ -163,23 +165,13 @@ func (s *Store) startEngine() (err error) {
 	return nil
 }
 
-// begin admits an operation, or refuses it after Close.
-func (s *Store) begin() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed {
-		return ErrClosed
-	}
-	s.ops.Add(1)
-	return nil
-}
-
 // reserve gives an object's new version its number and an extent.
 func (s *Store) reserve(id uint64, length int64) (*entry, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.version++
-	e := &entry{header: header{Store: s.id, ID: id, Version: s.version, Length: length, Align: uint32(s.align), Paths: uint32(len(s.drives))}}
+	e := s.newEntry()
+	*e = entry{header: header{Store: s.id, ID: id, Version: s.version, Length: length, Align: uint32(s.align), Paths: uint32(len(s.drives))}}
 	var errs []error
 	for range s.drives {
 		d := s.drives[s.turn]
@@ -192,7 +184,19 @@ func (s *Store) reserve(id uint64, length int64) (*entry, error) {
 		}
 		errs = append(errs, err)
 	}
+	s.entries = append(s.entries, e)
 	return nil, errors.Join(errs...)
+}
+
+// newEntry returns one that nobody knows. The caller holds mu.
+func (s *Store) newEntry() *entry {
+	n := len(s.entries)
+	if n == 0 {
+		return &entry{}
+	}
+	e := s.entries[n-1]
+	s.entries = s.entries[:n-1]
+	return e
 }
 
 // allocate takes n bytes of a drive, growing its file if needed.
@@ -223,10 +227,11 @@ func (s *Store) allocate(d *drive, n int64) (int64, error) {
 	return off, nil
 }
 
-// giveBack returns an entry's extent. The caller holds mu.
+// giveBack returns an entry and its extent. The caller holds mu.
 func (s *Store) giveBack(e *entry) {
 	e.drive.space.give(e.Off, e.extent())
 	s.stats.Used -= e.extent()
+	s.entries = append(s.entries, e)
 }
 
 // retire takes an entry out of use. The caller holds mu.
@@ -288,10 +293,11 @@ func (s *Store) IDs() []uint64 {
 // It may still find an older one whose extent was not used again since. Dropping what
 // is not there does nothing.
 func (s *Store) Drop(id uint64) error {
-	if err := s.begin(); err != nil {
+	o, err := s.begin(id)
+	if err != nil {
 		return err
 	}
-	defer s.ops.Done()
+	defer o.end()
 	s.mu.Lock()
 	e, ok := s.index[id]
 	if ok {
@@ -308,11 +314,12 @@ func (s *Store) Drop(id uint64) error {
 	if err != nil {
 		return err
 	}
-	defer s.pages.give(page)
 	clear(page)
-	w := newWaiter()
-	w.start(s, e, page, nil, 0, true, nil)
-	if err := w.wait(s); err != nil {
+	o.e, o.lone = e, true
+	r := o.request(page, nil, 0, true)
+	r.page = page
+	o.start(r, true)
+	if err := o.wait(); err != nil {
 		return fmt.Errorf("nvmepage: drop %d: %w", id, err)
 	}
 	return nil
@@ -320,10 +327,11 @@ func (s *Store) Drop(id uint64) error {
 
 // Sync makes everything confirmed so far durable against a loss of power.
 func (s *Store) Sync() error {
-	if err := s.begin(); err != nil {
+	o, err := s.begin(0)
+	if err != nil {
 		return err
 	}
-	defer s.ops.Done()
+	defer o.end()
 	var errs []error
 	for _, d := range s.drives {
 		if err := d.file.Sync(); err != nil {

@@ -2,6 +2,7 @@ package nvmepage
 
 import (
 	"errors"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -23,19 +24,40 @@ func (f osFile) Allocate(off, n int64) error {
 	}
 }
 
-// moveBoth moves both pieces of a request in one call. What the system moves less
-// is the request's error.
-func (f osFile) moveBoth(r *request) (n int, err error) {
-	call := unix.Preadv
-	if r.write {
-		call = unix.Pwritev
-	}
-	fd, pieces := int(f.Fd()), [][]byte{r.head, r.buf}
-	for {
-		n, err = call(fd, pieces, r.off)
-		if !errors.Is(err, unix.EINTR) {
-			return max(n, 0), err
+// vector lists the pieces of a request for the system.
+type vector [2]unix.Iovec
+
+// fill makes v list the pieces that are not empty and returns how many those are.
+func (v *vector) fill(head, buf []byte) (n int) {
+	for _, piece := range [...][]byte{head, buf} {
+		if len(piece) > 0 {
+			v[n].Base = unsafe.SliceData(piece)
+			v[n].SetLen(len(piece))
+			n++
 		}
+	}
+	return n
+}
+
+// moveBoth moves both pieces of a request in one call. What the system moves less
+// is the request's error. It calls the system itself because the wrappers allocate.
+func (f osFile) moveBoth(r *request) (int, error) {
+	call := uintptr(unix.SYS_PREADV)
+	if r.write {
+		call = unix.SYS_PWRITEV
+	}
+	count := r.vec.fill(r.head, r.buf)
+	defer func() { r.vec = vector{} }()
+	low, high := uintptr(r.off), uintptr(uint64(r.off)>>32) // a kernel of 64 bits looks at the first alone
+	for {
+		n, _, errno := unix.Syscall6(call, f.Fd(), uintptr(unsafe.Pointer(&r.vec)), uintptr(count), low, high, 0)
+		switch errno {
+		case 0:
+			return int(n), nil
+		case unix.EINTR:
+			continue
+		}
+		return 0, errno
 	}
 }
 

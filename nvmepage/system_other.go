@@ -4,6 +4,9 @@ package nvmepage
 
 const directFlag = 0
 
+// vector is not needed where pieces move one by one.
+type vector struct{}
+
 // Allocate makes the file long enough; without reservation a write may still meet
 // a full drive, and says so.
 func (f osFile) Allocate(off, n int64) error { return f.Truncate(off + n) }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"sync"
-	"sync/atomic"
 )
 
 // buffers is a bounded pool of aligned buffers that requests queue for.
@@ -49,62 +48,6 @@ func (b *buffers) high() int {
 	return b.peak
 }
 
-// waiter collects the outcomes of an operation's requests.
-type waiter struct {
-	pending atomic.Int64  // requests, and one for the operation until it waits
-	over    chan struct{} // closed when none is pending
-	mu      sync.Mutex
-	err     error // the first failure
-}
-
-func newWaiter() *waiter {
-	w := &waiter{over: make(chan struct{})}
-	w.pending.Store(1)
-	return w
-}
-
-// start submits one request for head and then buf, either of which may be empty, at
-// off within the extent of e; then, when set, runs after it, before the operation can
-// end.
-func (w *waiter) start(s *Store, e *entry, head, buf []byte, off int64, write bool, then func()) {
-	w.pending.Add(1)
-	s.engine.submit(&request{
-		file: e.drive.file, head: head, buf: buf, off: e.Off + off, write: write,
-		done: func(err error) {
-			if err != nil {
-				w.fail(fmt.Errorf("%s: %w", e.drive.name, err))
-			}
-			if then != nil {
-				then()
-			}
-			w.release()
-		},
-	})
-}
-
-func (w *waiter) release() {
-	if w.pending.Add(-1) == 0 {
-		close(w.over)
-	}
-}
-
-func (w *waiter) fail(err error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.err == nil {
-		w.err = err
-	}
-}
-
-// wait returns the first failure after all requests are done. It is called once.
-func (w *waiter) wait(s *Store) error {
-	w.release()
-	_, _ = waitFor(context.Background(), s.engine, w.over) // without a context, it cannot fail
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.err
-}
-
 // pieces calls f for each piece of a payload, size bytes each but for the last.
 func pieces(length, size int64, f func(lo, hi int64) error) error {
 	for lo := int64(0); lo < length; lo += size {
@@ -132,19 +75,97 @@ func (s *Store) inPlace(b []byte) bool {
 	return len(b)%s.align == 0 && (!s.direct || isAligned(b, s.align))
 }
 
-// save is an operation in flight; begun by startSave, ended by finish.
-type save struct {
-	s   *Store
-	e   *entry
-	w   *waiter
-	err error // before or while submitting
+// operation is a save, load or drop in flight with its requests. It is used again
+// and again, so that moving objects allocates nothing.
+type operation struct {
+	s    *Store
+	id   uint64
+	e    *entry
+	lone bool  // its caller has nothing else to do meanwhile
+	err  error // before or while submitting
+
+	requests []*request // the first used are this time's
+	used     int
+	next     *operation // in a batch or among the spare ones
 }
+
+// begin admits an operation, or refuses it after Close. end must follow.
+func (s *Store) begin(id uint64) (*operation, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return nil, ErrClosed
+	}
+	s.ops.Add(1)
+	o := s.spare
+	if o == nil {
+		return &operation{s: s, id: id}, nil
+	}
+	s.spare = o.next
+	o.next, o.id = nil, id
+	return o, nil
+}
+
+// end gives the operation back. Its requests are over.
+func (o *operation) end() {
+	s := o.s
+	o.e, o.err, o.lone, o.used = nil, nil, false, 0
+	s.mu.Lock()
+	o.next, s.spare = s.spare, o
+	s.mu.Unlock()
+	s.ops.Done()
+}
+
+// request prepares one for head and then buf, either of which may be empty, at off
+// within the operation's extent. page and staged go back to their pools with its end.
+func (o *operation) request(head, buf []byte, off int64, write bool) *request {
+	if o.used == len(o.requests) {
+		o.requests = append(o.requests, &request{store: o.s, over: make(chan struct{}, 1)})
+	}
+	r := o.requests[o.used]
+	o.used++
+	r.file, r.name = o.e.drive.file, o.e.drive.name
+	r.head, r.buf, r.off, r.write = head, buf, o.e.Off+off, write
+	r.page, r.staged, r.dst = nil, nil, nil
+	return r
+}
+
+// start submits a request; one that is all there is to wait for may be carried out
+// at once.
+func (o *operation) start(r *request, only bool) {
+	if only && o.lone {
+		o.s.engine.perform(r)
+		return
+	}
+	o.s.engine.submit(r)
+}
+
+// wait waits for all requests and returns the first failure.
+func (o *operation) wait() error {
+	first := o.err
+	for _, r := range o.requests[:o.used] {
+		if err := r.wait(o.s.engine); err != nil && first == nil {
+			first = err
+		}
+	}
+	return first
+}
+
+// crowded reports whether the drive has other work while this operation computes:
+// then one request for all is best, because the checksum is taken beside theirs.
+func (o *operation) crowded() bool { return o.lone && o.s.engine.busy() }
 
 // Save stores src as the new version of object id and returns when the write is
 // confirmed. src must not change meanwhile. On an error the previous version, if
 // there is one, stays in force.
 func (s *Store) Save(ctx context.Context, id uint64, src []byte) error {
-	return s.startSave(ctx, id, src).finish()
+	o, err := s.begin(id)
+	if err != nil {
+		return err
+	}
+	o.lone = true
+	o.startSave(ctx, src)
+	return o.finishSave()
 }
 
 // Item is one object of a batch.
@@ -156,124 +177,136 @@ type Item struct {
 // SaveAll saves several objects with all their requests in flight together. It
 // returns the first error after all are done; objects without one are saved.
 func (s *Store) SaveAll(ctx context.Context, items []Item) error {
-	flights := make([]*save, len(items))
-	for i, it := range items {
-		flights[i] = s.startSave(ctx, it.ID, it.Data)
-	}
 	var first error
-	for _, f := range flights {
-		if err := f.finish(); err != nil && first == nil {
+	var flights queue
+	for _, it := range items {
+		o, err := s.begin(it.ID)
+		if err != nil {
+			first = err
+			break
+		}
+		o.startSave(ctx, it.Data)
+		flights.push(o)
+	}
+	for flights.head != nil {
+		if err := flights.pop().finishSave(); err != nil && first == nil {
 			first = err
 		}
 	}
 	return first
 }
 
-func (s *Store) startSave(ctx context.Context, id uint64, src []byte) *save {
-	f := &save{s: s}
-	if f.err = s.begin(); f.err != nil {
-		return f
+// queue is a list of operations, first in, first out.
+type queue struct{ head, tail *operation }
+
+func (q *queue) push(o *operation) {
+	if q.head == nil {
+		q.head = o
+	} else {
+		q.tail.next = o
 	}
-	f.w = newWaiter()
-	if len(src) == 0 || int64(len(src)) > maxLength {
-		f.err = fmt.Errorf("%w: save %d: %d bytes: want 1 to %d", ErrLength, id, len(src), int64(maxLength))
-		return f
-	}
-	if f.e, f.err = s.reserve(id, int64(len(src))); f.err == nil {
-		f.err = f.write(ctx, src)
-	}
-	return f
+	q.tail = o
 }
 
-// joined is the largest payload that one request carries together with its header.
-// For a larger one it is better to take the checksum while the payload is written.
+func (q *queue) pop() *operation {
+	o := q.head
+	q.head, o.next = o.next, nil
+	return o
+}
+
+func (o *operation) startSave(ctx context.Context, src []byte) {
+	if len(src) == 0 || int64(len(src)) > maxLength {
+		o.err = fmt.Errorf("%w: %d bytes: want 1 to %d", ErrLength, len(src), int64(maxLength))
+		return
+	}
+	if o.e, o.err = o.s.reserve(o.id, int64(len(src))); o.err == nil {
+		o.err = o.write(ctx, src)
+	}
+}
+
+// joined is the largest payload that one request carries together with its header
+// though nothing else is in flight. For a larger one it is better to take the checksum
+// while the payload is written.
 const joined = 256 << 10
 
 // write submits header and payload.
-func (f *save) write(ctx context.Context, src []byte) error {
-	chunk := int64(f.s.opts.Chunk)
-	if f.e.Length <= min(joined, chunk) {
-		page, err := f.header(ctx, src)
+func (o *operation) write(ctx context.Context, src []byte) error {
+	chunk := int64(o.s.opts.Chunk)
+	if n := o.e.Length; n <= chunk && (n <= joined || o.crowded()) {
+		page, err := o.header(ctx, src)
 		if err != nil {
 			return err
 		}
-		return f.writePiece(ctx, page, src, 0)
+		return o.writePiece(ctx, page, src, 0, true)
 	}
-	err := pieces(f.e.Length, chunk, func(lo, hi int64) error {
-		return f.writePiece(ctx, nil, src[lo:hi], lo)
+	err := pieces(o.e.Length, chunk, func(lo, hi int64) error {
+		return o.writePiece(ctx, nil, src[lo:hi], lo, false)
 	})
 	if err != nil {
 		return err
 	}
-	page, err := f.header(ctx, src)
+	page, err := o.header(ctx, src)
 	if err != nil {
 		return err
 	}
-	f.w.start(f.s, f.e, page, nil, 0, true, func() { f.s.pages.give(page) })
+	r := o.request(page, nil, 0, true)
+	r.page = page
+	o.start(r, true)
 	return nil
 }
 
 // header fills a page, which the request that writes it gives back: so many saves
 // need few pages.
-func (f *save) header(ctx context.Context, src []byte) ([]byte, error) {
-	f.e.CRC = checksum(src)
-	page, err := f.s.pages.take(ctx)
+func (o *operation) header(ctx context.Context, src []byte) ([]byte, error) {
+	o.e.CRC = checksum(src)
+	page, err := o.s.pages.take(ctx)
 	if err != nil {
 		return nil, err
 	}
 	clear(page)
-	f.e.encode(page)
+	o.e.encode(page)
 	return page, nil
 }
 
 // writePiece submits the payload from lo on; with a page, the page before it.
-func (f *save) writePiece(ctx context.Context, page, src []byte, lo int64) error {
-	s := f.s
-	at := int64(s.align) + lo - int64(len(page))
-	giveBack := func() {
-		if page != nil {
-			s.pages.give(page)
+func (o *operation) writePiece(ctx context.Context, page, src []byte, lo int64, only bool) error {
+	s := o.s
+	var staged []byte
+	if !s.inPlace(src) {
+		var err error
+		if staged, err = s.staging.take(ctx); err != nil {
+			if page != nil {
+				s.pages.give(page)
+			}
+			return err
 		}
+		n := copy(staged, src)
+		src = staged[:roundUp(int64(n), int64(s.align))]
+		clear(src[n:])
 	}
-	if s.inPlace(src) {
-		f.w.start(s, f.e, page, src, at, true, giveBack)
-		return nil
-	}
-	buf, err := s.staging.take(ctx)
-	if err != nil {
-		giveBack()
-		return err
-	}
-	n := copy(buf, src)
-	padded := int(roundUp(int64(n), int64(s.align)))
-	clear(buf[n:padded])
-	f.w.start(s, f.e, page, buf[:padded], at, true, func() {
-		s.staging.give(buf)
-		giveBack()
-	})
+	r := o.request(page, src, int64(s.align)+lo-int64(len(page)), true)
+	r.page, r.staged = page, staged
+	o.start(r, only)
 	return nil
 }
 
-// finish waits for the requests and puts the version in force.
-func (f *save) finish() error {
-	if f.w == nil {
-		return f.err // the store is closed
+// finishSave waits for the requests and puts the version in force.
+func (o *operation) finishSave() error {
+	defer o.end()
+	s, err := o.s, o.wait()
+	if o.e == nil {
+		s.fault()
+	} else {
+		length := o.e.Length // once retired, the entry may be another's
+		s.commit(o.e, err)
+		if err == nil {
+			s.writes.Add(1)
+			s.bytesWritten.Add(length)
+		}
 	}
-	defer f.s.ops.Done()
-	err := f.w.wait(f.s)
-	if f.err != nil {
-		err = f.err
-	}
-	if f.e == nil {
-		f.s.fault()
-		return fmt.Errorf("nvmepage: save: %w", err)
-	}
-	f.s.commit(f.e, err)
 	if err != nil {
-		return fmt.Errorf("nvmepage: save %d: %w", f.e.ID, err)
+		return fmt.Errorf("nvmepage: save %d: %w", o.id, err)
 	}
-	f.s.writes.Add(1)
-	f.s.bytesWritten.Add(f.e.Length)
 	return nil
 }
 
@@ -303,29 +336,16 @@ func (s *Store) commit(e *entry, err error) {
 	}
 }
 
-// load is an operation in flight; begun by startLoad, ended by finish.
-type load struct {
-	s     *Store
-	id    uint64
-	e     *entry
-	open  bool // begun: finish must end it
-	parts []part
-	err   error // before or while submitting
-
-	found     header // what the page says, once the first part is there
-	headerErr error
-}
-
-// part is a piece of a payload on its way.
-type part struct {
-	dst []byte
-	w   *waiter
-}
-
 // Load reads object id into dst, which must have its length, and checks that what
 // is on the drive is what was written. On an error dst's contents are undefined.
 func (s *Store) Load(ctx context.Context, id uint64, dst []byte) error {
-	return s.startLoad(ctx, id, dst).finish()
+	o, err := s.begin(id)
+	if err != nil {
+		return err
+	}
+	o.lone = true
+	o.startLoad(ctx, dst)
+	return o.finishLoad()
 }
 
 // LoadAll loads several objects with all their requests in flight together. It
@@ -334,42 +354,51 @@ func (s *Store) LoadAll(ctx context.Context, items []Item) error {
 	// More are begun than can be in flight, so that the drive has work while the
 	// checksum of the oldest is taken; not all, so that it is taken meanwhile.
 	ahead := s.opts.Depth + 1
-	flights := make([]*load, len(items))
 	var first error
-	for i := range len(items) + ahead {
-		if i < len(items) {
-			flights[i] = s.startLoad(ctx, items[i].ID, items[i].Data)
-		}
-		if i < ahead {
-			continue
-		}
-		if err := flights[i-ahead].finish(); err != nil && first == nil {
+	var flights queue
+	finish := func() {
+		if err := flights.pop().finishLoad(); err != nil && first == nil {
 			first = err
 		}
+	}
+	for i, it := range items {
+		o, err := s.begin(it.ID)
+		if err != nil {
+			first = err
+			break
+		}
+		o.startLoad(ctx, it.Data)
+		flights.push(o)
+		if i >= ahead {
+			finish()
+		}
+	}
+	for flights.head != nil {
+		finish()
 	}
 	return first
 }
 
-func (s *Store) startLoad(ctx context.Context, id uint64, dst []byte) *load {
-	f := &load{s: s, id: id}
-	if f.err = s.begin(); f.err != nil {
-		return f
+func (o *operation) startLoad(ctx context.Context, dst []byte) {
+	s := o.s
+	if o.e, o.err = s.lookup(o.id, int64(len(dst))); o.err != nil {
+		return
 	}
-	f.open = true
-	if f.e, f.err = s.lookup(id, int64(len(dst))); f.err != nil {
-		return f
+	n := int64(len(dst))
+	size := s.readSize(n)
+	if n <= int64(s.opts.Chunk) && o.crowded() {
+		size = n
 	}
-	f.err = pieces(f.e.Length, s.readSize(f.e.Length), func(lo, hi int64) error {
-		return f.readPiece(ctx, dst[lo:hi], lo)
+	o.err = pieces(n, size, func(lo, hi int64) error {
+		return o.readPiece(ctx, dst[lo:hi], lo, size >= n)
 	})
-	return f
 }
 
 // readPiece submits a read of the payload from lo on, with the header before the
 // first.
-func (f *load) readPiece(ctx context.Context, dst []byte, lo int64) (err error) {
-	s := f.s
-	var page, buf []byte
+func (o *operation) readPiece(ctx context.Context, dst []byte, lo int64, only bool) (err error) {
+	s := o.s
+	var page, staged []byte
 	if lo == 0 {
 		if page, err = s.pages.take(ctx); err != nil {
 			return err
@@ -377,79 +406,73 @@ func (f *load) readPiece(ctx context.Context, dst []byte, lo int64) (err error) 
 	}
 	target := dst
 	if !s.inPlace(dst) {
-		if buf, err = s.staging.take(ctx); err != nil {
+		if staged, err = s.staging.take(ctx); err != nil {
 			if page != nil {
 				s.pages.give(page)
 			}
 			return err
 		}
-		target = buf[:roundUp(int64(len(dst)), int64(s.align))]
+		target = staged[:roundUp(int64(len(dst)), int64(s.align))]
 	}
-	p := part{dst: dst, w: newWaiter()}
-	f.parts = append(f.parts, p)
-	p.w.start(s, f.e, page, target, int64(s.align)+lo-int64(len(page)), false, func() {
-		if page != nil {
-			f.found, f.headerErr = decodeHeader(page)
-			s.pages.give(page)
-		}
-		if buf != nil {
-			copy(dst, buf)
-			s.staging.give(buf)
-		}
-	})
+	r := o.request(page, target, int64(s.align)+lo-int64(len(page)), false)
+	r.page, r.staged, r.dst = page, staged, dst
+	o.start(r, only)
 	return nil
 }
 
-// finish waits for the parts in their order and checks them.
-func (f *load) finish() error {
-	if !f.open {
-		return f.err // the store is closed
-	}
-	defer f.s.ops.Done()
+// finishLoad waits for the parts in their order and checks them.
+func (o *operation) finishLoad() error {
+	defer o.end()
+	s, err := o.s, o.err
 	var sum uint32
-	err := f.err
-	for _, p := range f.parts {
-		if e := p.w.wait(f.s); e != nil && err == nil {
+	for _, r := range o.requests[:o.used] {
+		if e := r.wait(s.engine); e != nil && err == nil {
 			err = e
 		}
 		if err == nil {
-			sum = updateSum(sum, p.dst)
+			sum = updateSum(sum, r.dst)
 		}
+		r.dst = nil
 	}
 	if err == nil {
-		err = f.check(sum)
+		err = o.check(sum)
 	}
-	if f.e != nil {
-		f.s.unpin(f.e)
+	if o.e != nil {
+		length := o.e.Length // once unpinned, the entry may be another's
+		s.unpin(o.e)
+		if err == nil {
+			s.reads.Add(1)
+			s.bytesRead.Add(length)
+		}
 	}
 	if err != nil {
-		f.s.fault()
-		return fmt.Errorf("nvmepage: load %d: %w", f.id, err)
+		s.fault()
+		return fmt.Errorf("nvmepage: load %d: %w", o.id, err)
 	}
-	f.s.reads.Add(1)
-	f.s.bytesRead.Add(f.e.Length)
 	return nil
 }
 
 // check compares the page and the payload's checksum with what the index says was
 // written.
-func (f *load) check(sum uint32) error {
-	bad := func(format string, args ...any) error {
-		f.s.mu.Lock()
-		f.s.stats.Corrupt++
-		f.s.mu.Unlock()
-		return &CorruptError{ID: f.e.ID, File: f.e.drive.name, Offset: f.e.Off, What: fmt.Sprintf(format, args...)}
-	}
-	h := f.found
-	if f.headerErr != nil {
-		return bad("%v", f.headerErr)
-	}
-	if h != f.e.header {
-		return bad("the page belongs to object %d, version %d, %d bytes; written was version %d, %d bytes",
-			h.ID, h.Version, h.Length, f.e.Version, f.e.Length)
-	}
-	if sum != h.CRC {
-		return bad("payload checksum %#08x, recorded %#08x", sum, h.CRC)
+func (o *operation) check(sum uint32) error {
+	first := o.requests[0] // it read the page
+	h, e := first.header, o.e
+	switch {
+	case first.bad != nil:
+		return o.corrupt("%v", first.bad)
+	case h != e.header:
+		return o.corrupt("the page belongs to object %d, version %d, %d bytes; written was version %d, %d bytes",
+			h.ID, h.Version, h.Length, e.Version, e.Length)
+	case sum != h.CRC:
+		return o.corrupt("payload checksum %#08x, recorded %#08x", sum, h.CRC)
 	}
 	return nil
+}
+
+// corrupt counts and describes a page that does not check.
+func (o *operation) corrupt(format string, args ...any) error {
+	o.s.mu.Lock()
+	o.s.stats.Corrupt++
+	o.s.mu.Unlock()
+	return &CorruptError{ID: o.id, File: o.e.drive.name, Offset: o.e.Off, What: fmt.Sprintf(format, args...)}
 }

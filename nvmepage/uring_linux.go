@@ -1,6 +1,7 @@
 package nvmepage
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -67,17 +68,20 @@ type cqe struct {
 // uringEngine has no goroutine of its own: whoever waits for requests takes
 // completions off the ring for all, one at a time. So a caller that is alone submits
 // and waits on one thread, as the kernel likes it. Requests beyond the depth queue,
-// and the reaper submits the next as soon as one ends: the drive never waits for a
-// goroutine to wake.
+// and who ends one submits the next at once: the drive never waits for a goroutine
+// to wake.
+//
+// A request whose caller would only wait does not go through the ring at all: the
+// ring's completion first wakes the thread that submitted and then the one that reaps,
+// where a plain call wakes one.
 type uringEngine struct {
 	fd             int
 	sq, cq, sqeMem []byte
 	params         uringParams
 
 	mu    sync.Mutex // the submission ring and what follows
-	slots []*request // in flight, and with them their memory; the index is the entry's user data
-	vecs  [][2]unix.Iovec
-	free  []int // indexes of empty slots: also the bound on requests in flight
+	slots []*request // in the ring, and with them their memory; the index is the entry's user data
+	free  []int      // indexes of empty slots: also the bound on requests in flight
 	queue []*request
 	first int // in queue
 
@@ -86,12 +90,12 @@ type uringEngine struct {
 	// sees flying > 0 may wait in the kernel.
 	reaping chan struct{}
 	flying  atomic.Int64
+	filled  chan struct{} // receives when flying rises from 0
 }
 
 func newUringEngine(depth int) (engine, error) {
 	e := &uringEngine{
-		slots: make([]*request, depth), vecs: make([][2]unix.Iovec, depth),
-		reaping: make(chan struct{}, 1),
+		slots: make([]*request, depth), reaping: make(chan struct{}, 1), filled: make(chan struct{}, 1),
 	}
 	fd, _, errno := unix.Syscall(unix.SYS_IO_URING_SETUP, uintptr(depth), uintptr(unsafe.Pointer(&e.params)), 0)
 	if errno != 0 {
@@ -135,18 +139,53 @@ func (e *uringEngine) submit(r *request) {
 	e.queue = append(e.queue, r)
 	refused, err := e.fill()
 	e.mu.Unlock()
-	for _, r := range refused {
+	refuse(refused, err)
+}
+
+// refuse ends a list of requests that the kernel did not take.
+func refuse(list []*request, err error) {
+	for _, r := range list {
 		r.finish(0, err)
 	}
 }
 
-// fill submits queued requests while there are slots, and returns those that the
-// kernel refused. The caller holds mu.
+func (e *uringEngine) perform(r *request) {
+	e.mu.Lock()
+	r.byCaller = true
+	e.queue = append(e.queue, r)
+	refused, err := e.fill()
+	e.mu.Unlock()
+	refuse(refused, err)
+	_, _ = waitFor(context.Background(), e, r.over) // without a context, it cannot fail
+	r.byCaller = false
+	n, failure := transfer(r)
+	e.mu.Lock()
+	e.free = append(e.free, r.slot)
+	refused, err = e.fill()
+	e.mu.Unlock()
+	refuse(refused, err)
+	r.finish(n, failure)
+}
+
+func (e *uringEngine) busy() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return len(e.free) < len(e.slots)
+}
+
+// fill submits queued requests, or grants their callers a slot, while there are any,
+// and returns those that the kernel refused. The caller holds mu.
 func (e *uringEngine) fill() (refused []*request, err error) {
 	for e.first < len(e.queue) && len(e.free) > 0 {
 		r := e.queue[e.first]
 		e.queue[e.first] = nil
 		e.first++
+		if r.byCaller {
+			last := len(e.free) - 1
+			r.slot, e.free = e.free[last], e.free[:last]
+			r.over <- struct{}{}
+			continue
+		}
 		if failure := e.push(r); failure != nil {
 			refused, err = append(refused, r), failure
 		}
@@ -164,27 +203,28 @@ func (e *uringEngine) push(r *request) error {
 	if r.write {
 		op = opWritev
 	}
-	vec := e.vecs[slot][:0]
-	for _, piece := range [][]byte{r.head, r.buf} {
-		if len(piece) > 0 {
-			vec = append(vec, unix.Iovec{Base: unsafe.SliceData(piece)})
-			vec[len(vec)-1].SetLen(len(piece))
-		}
-	}
+	count := r.vec.fill(r.head, r.buf)
 	f := r.file.(osFile) // submit refuses others
 	err := e.enter(sqe{
 		opcode: op, fd: int32(f.Fd()), off: uint64(r.off),
-		addr: uint64(uintptr(unsafe.Pointer(&e.vecs[slot]))), len: uint32(len(vec)), userData: uint64(slot),
+		addr: uint64(uintptr(unsafe.Pointer(&r.vec))), len: uint32(count), userData: uint64(slot),
 	})
 	if err != nil {
-		e.vecs[slot] = [2]unix.Iovec{}
+		r.vec = vector{}
 		return err
 	}
 	e.slots[slot] = r
 	e.free = e.free[:len(e.free)-1]
-	e.flying.Add(1)
+	if e.flying.Add(1) == 1 {
+		select {
+		case e.filled <- struct{}{}:
+		default:
+		}
+	}
 	return nil
 }
+
+func (e *uringEngine) work() <-chan struct{} { return e.filled }
 
 func (e *uringEngine) turn() chan struct{} { return e.reaping }
 
@@ -213,19 +253,19 @@ func (e *uringEngine) enter(entry sqe) error {
 }
 
 // reap completes what the ring holds, waiting for one if it holds none.
-func (e *uringEngine) reap() {
+func (e *uringEngine) reap() bool {
 	if e.drain() > 0 {
-		return
+		return true
 	}
 	if e.flying.Load() <= 0 {
-		runtime.Gosched() // what is waited for is not submitted yet
-		return
+		return false
 	}
 	_, _, errno := unix.Syscall6(unix.SYS_IO_URING_ENTER, uintptr(e.fd), 0, 1, enterGetEvents, 0, 0)
 	if errno != 0 && errno != unix.EINTR {
 		runtime.Gosched() // for want of memory: what is in flight ends all the same
 	}
 	e.drain()
+	return true
 }
 
 // drain completes what the ring holds and returns how many that were.
@@ -251,15 +291,12 @@ func (e *uringEngine) drain() (n int) {
 func (e *uringEngine) complete(slot, n int, err error) {
 	e.mu.Lock()
 	r := e.slots[slot]
-	e.slots[slot] = nil
-	e.vecs[slot] = [2]unix.Iovec{}
+	e.slots[slot], r.vec = nil, vector{}
 	e.free = append(e.free, slot)
 	refused, failure := e.fill()
 	e.mu.Unlock()
 	r.finish(n, err)
-	for _, r := range refused {
-		r.finish(0, failure)
-	}
+	refuse(refused, failure)
 }
 
 // close gives the ring back. Nothing is in flight and nobody uses the engine.

@@ -1,6 +1,7 @@
-// Command nvme measures nvmepage beside fio: objects of the same size, as many in
-// flight, direct I/O in the same folder, fio and our engines in turn, so that a
-// change of the drive's mood meets all of them.
+// Command nvme measures nvmepage beside fio: blocks of the same size, as many asked
+// for at a time, direct I/O in the same folder, fio and our engines in turn, so that a
+// change of the drive's mood meets all of them. Nobody flushes: fio ends a write when
+// the drive has it, and so does Save.
 package main
 
 import (
@@ -9,6 +10,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"runtime"
 	"strconv"
 	"strings"
 
@@ -32,15 +34,16 @@ func main() {
 	flag.StringVar(&o.json, "json", "", "write the numbers to `file`")
 	flag.StringVar(&o.sizes, "sizes", "64,1024,4096", "block sizes in KiB")
 	flag.StringVar(&o.depths, "depths", "1,4,16", "requests in flight")
-	flag.IntVar(&o.rounds, "rounds", 5, "rounds of each comparison")
-	flag.Int64Var(&o.span, "span", 256, "MiB of the drive that are written and read")
-	flag.Int64Var(&o.move, "move", 512, "MiB that one contender moves in a round; less where blocks are small")
+	flag.IntVar(&o.rounds, "rounds", 15, "rounds of each comparison")
+	flag.Int64Var(&o.span, "span", 128, "MiB of the drive that are written and read")
+	flag.Int64Var(&o.move, "move", 64, "MiB that one contender moves in a round: little, so that a drive's mood lasts longer than a round")
 	flag.StringVar(&o.profile, "cpuprofile", "", "write a profile of our side to `file`")
-	flag.BoolVar(&o.quick, "quick", false, "three rounds, 1 MiB and 4 MiB at depths 1 and 16")
+	flag.BoolVar(&o.quick, "quick", false, "five rounds, 1 MiB and 4 MiB at depths 1 and 16")
 	flag.Parse()
 	if o.quick {
-		o.rounds, o.sizes, o.depths = 3, "1024,4096", "1,16"
+		o.rounds, o.sizes, o.depths = 5, "1024,4096", "1,16"
 	}
+	runtime.GOMAXPROCS(max(runtime.GOMAXPROCS(0), runtime.NumCPU()+2)) // as the trainer's command has it
 	if err := profile.Run(o.profile, func() error { return run(&o) }); err != nil {
 		fmt.Fprintln(os.Stderr, "nvme:", err)
 		os.Exit(1)

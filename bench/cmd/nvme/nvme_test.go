@@ -49,7 +49,7 @@ func TestOurSideMovesWhatItSays(t *testing.T) {
 		if rate, err := o.run("read", 2<<20); err != nil || rate <= 0 {
 			t.Errorf("%s: rate %v, %v", e, rate, err)
 		}
-		if st := o.store.Stats(); st.Objects != 16 || st.Reads != 32 || st.Writes != 32 || st.Corrupt != 0 {
+		if st := o.store.Stats(); st.Objects != 16 || st.Reads != 64 || st.Writes != 32 || st.Corrupt != 0 {
 			t.Errorf("%s: %+v", e, st)
 		}
 		if err := o.close(); err != nil {
