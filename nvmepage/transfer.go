@@ -82,6 +82,7 @@ type operation struct {
 	id   uint64
 	e    *entry
 	lone bool  // its caller has nothing else to do meanwhile
+	many bool  // it is one of a batch
 	err  error // before or while submitting
 
 	requests []*request // the first used are this time's
@@ -109,7 +110,7 @@ func (s *Store) begin(id uint64) (*operation, error) {
 // end gives the operation back. Its requests are over.
 func (o *operation) end() {
 	s := o.s
-	o.e, o.err, o.lone, o.used = nil, nil, false, 0
+	o.e, o.err, o.lone, o.many, o.used = nil, nil, false, false, 0
 	s.mu.Lock()
 	o.next, s.spare = s.spare, o
 	s.mu.Unlock()
@@ -153,7 +154,7 @@ func (o *operation) wait() error {
 
 // crowded reports whether the drive has other work while this operation computes:
 // then one request for all is best, because the checksum is taken beside theirs.
-func (o *operation) crowded() bool { return o.lone && o.s.engine.busy() }
+func (o *operation) crowded() bool { return o.many || o.lone && o.s.engine.busy() }
 
 // Save stores src as the new version of object id and returns when the write is
 // confirmed. src must not change meanwhile. On an error the previous version, if
@@ -185,6 +186,7 @@ func (s *Store) SaveAll(ctx context.Context, items []Item) error {
 			first = err
 			break
 		}
+		o.many = len(items) > 1
 		o.startSave(ctx, it.Data)
 		flights.push(o)
 	}
@@ -367,6 +369,7 @@ func (s *Store) LoadAll(ctx context.Context, items []Item) error {
 			first = err
 			break
 		}
+		o.many = len(items) > 1
 		o.startLoad(ctx, it.Data)
 		flights.push(o)
 		if i >= ahead {

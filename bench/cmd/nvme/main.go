@@ -1,5 +1,5 @@
-// Command nvme measures nvmepage beside fio: blocks of the same size, as many asked
-// for at a time, direct I/O in the same folder, fio and our engines in turn, so that a
+// Command nvme measures nvmepage beside fio: blocks of the same size, as many in
+// flight, direct I/O in the same folder, fio and our engines in turn, so that a
 // change of the drive's mood meets all of them. Nobody flushes: fio ends a write when
 // the drive has it, and so does Save.
 package main
@@ -22,7 +22,7 @@ type options struct {
 	dir, fio, json string
 	profile        string
 	sizes, depths  string
-	rounds         int
+	rounds, align  int
 	span, move     int64
 	quick          bool
 }
@@ -35,6 +35,7 @@ func main() {
 	flag.StringVar(&o.sizes, "sizes", "64,1024,4096", "block sizes in KiB")
 	flag.StringVar(&o.depths, "depths", "1,4,16", "requests in flight")
 	flag.IntVar(&o.rounds, "rounds", 15, "rounds of each comparison")
+	flag.IntVar(&o.align, "align", 0, "`bytes` to which our pages are aligned; 0 asks the system")
 	flag.Int64Var(&o.span, "span", 128, "MiB of the drive that are written and read")
 	flag.Int64Var(&o.move, "move", 64, "MiB that one contender moves in a round: little, so that a drive's mood lasts longer than a round")
 	flag.StringVar(&o.profile, "cpuprofile", "", "write a profile of our side to `file`")
@@ -73,7 +74,7 @@ func run(o *options) (err error) {
 		return err
 	}
 	rep := &report{Warning: load.Warning()}
-	us, err := openOurs(o.dir, 1<<20, 1, 1<<20, enginePool)
+	us, err := openOurs(o.dir, o.align, 1<<20, 1, 1<<20, enginePool)
 	if err != nil {
 		return err
 	}

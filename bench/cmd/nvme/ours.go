@@ -2,11 +2,8 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/asteria-runtime/asteria/nvmepage"
@@ -17,27 +14,28 @@ const (
 	engineUring = nvmepage.Uring
 )
 
-// ours is a store whose objects are one block each, with as many callers as fio has
-// blocks in flight. Its options are the defaults, so that a large block which is alone
-// moves in parts, as it does for everybody.
+// ours is a store whose objects are one block each. One caller moves them in batches,
+// with as many requests in flight as fio has.
 type ours struct {
 	store   *nvmepage.Store
 	objects uint64
-	data    [][]byte // one block for each caller
+	size    int64
+	blocks  [][]byte // memory for those in flight, and one that is being checked
+	items   []nvmepage.Item
 }
 
 // openOurs makes a store of span bytes in blocks of size, and writes every place
 // twice: a drive's and a file system's first write to a place is another thing.
-func openOurs(dir string, size int64, depth int, span int64, engine nvmepage.Engine) (*ours, error) {
-	s, err := nvmepage.Open(nvmepage.Options{Paths: []string{dir}, Engine: engine})
+func openOurs(dir string, align int, size int64, depth int, span int64, engine nvmepage.Engine) (*ours, error) {
+	s, err := nvmepage.Open(nvmepage.Options{Paths: []string{dir}, Engine: engine, Depth: depth, Align: align, Chunk: int(size)})
 	if err != nil {
 		return nil, err
 	}
-	o := &ours{store: s, objects: uint64(span / size)}
-	for i := range depth {
+	o := &ours{store: s, objects: uint64(span / size), size: size}
+	for i := range depth + 2 { // as many as LoadAll has begun
 		b := nvmepage.Aligned(int(size), max(s.Stats().Align, 4096))
 		_, _ = rand.NewChaCha8([32]byte{byte(i)}).Read(b)
-		o.data = append(o.data, b)
+		o.blocks = append(o.blocks, b)
 	}
 	if _, err := o.pass("write", 2*span); err != nil {
 		_ = s.Close()
@@ -61,30 +59,17 @@ func (o *ours) run(way string, n int64) (float64, error) {
 }
 
 func (o *ours) pass(way string, n int64) (float64, error) {
-	f := o.store.Load
+	f := o.store.LoadAll
 	if way == "write" {
-		f = o.store.Save
+		f = o.store.SaveAll
 	}
-	count := max(uint64(n)/uint64(len(o.data[0])), 1)
-	var next atomic.Uint64
-	errs := make([]error, len(o.data))
+	o.items = o.items[:0]
+	for k := range max(uint64(n/o.size), 1) {
+		o.items = append(o.items, nvmepage.Item{ID: k % o.objects, Data: o.blocks[k%uint64(len(o.blocks))]})
+	}
 	start := time.Now()
-	var callers sync.WaitGroup
-	for i, data := range o.data {
-		callers.Go(func() {
-			for errs[i] == nil {
-				k := next.Add(1) - 1
-				if k >= count {
-					return
-				}
-				errs[i] = f(context.Background(), k%o.objects, data)
-			}
-		})
-	}
-	callers.Wait()
-	seconds := time.Since(start).Seconds()
-	if err := errors.Join(errs...); err != nil {
+	if err := f(context.Background(), o.items); err != nil {
 		return 0, fmt.Errorf("%s: %w", way, err)
 	}
-	return float64(count) * float64(len(o.data[0])) / seconds, nil
+	return float64(len(o.items)) * float64(o.size) / time.Since(start).Seconds(), nil
 }
