@@ -84,6 +84,7 @@ type Totals struct {
 	Adopted      int64         // refreshes adopted late
 	Coalesced    int64         // refreshes not begun because the block's last one was in flight
 	Abandoned    int64         // refreshes given up while they ran
+	Spared       int64         // refreshes that Async.Selective left out
 	Waits        int64         // adoption points that had to wait
 	Waited       time.Duration // by them; several may wait at once
 	WorkersBusy  time.Duration // time that the workers spent in refreshes that ended
@@ -109,9 +110,12 @@ func (r *Runtime[T]) Totals() Totals {
 }
 
 func (s *shadow[T]) totals(t *Totals) {
+	if s.pool == nil {
+		return
+	}
 	reg, pool := s.reg.Stats(), s.pool.Stats()
 	t.InFlight, t.Adopted, t.Coalesced = reg.InFlight, reg.Adopted, reg.Coalesced
-	t.Waits, t.AdoptedAfter = reg.Waits, reg.MaxAge
+	t.Waits, t.AdoptedAfter, t.Spared = reg.Waits+s.waits, reg.MaxAge, s.spared.Load()
 	t.Backlog, t.Abandoned, t.WorkersBusy = pool.Backlog, pool.Abandoned, pool.Time
 	t.Waited = time.Duration(s.waited.Load())
 }

@@ -65,6 +65,13 @@ type Async struct {
 	// training the bases turn fast, and a late one costs loss. 0 means five refresh
 	// intervals, negative means from the start.
 	LagStart int64
+	// Selective leaves out refreshes that the budget allows to leave out: of those
+	// in a row that are due within Staleness minus Lag steps only the last is begun,
+	// and adopted Lag steps later. Whatever is due is then covered by an adoption at
+	// most Staleness steps later, with as few results as possible: what ranks need
+	// that have to send them. While Staleness is below Lag plus the interval, as it
+	// is by default, nothing is left out.
+	Selective bool
 	// Adopt says when results are taken into use.
 	Adopt Adopt
 	// Replay repeats the adoptions of an earlier run, whatever the mode of
@@ -108,6 +115,14 @@ func (a Async) staleness() int64 { return max(0, or(a.Staleness, 5)) }
 // lag is the delay of scheduled adoptions, for an interval of so many steps.
 func (a Async) lag(every int64) int64 {
 	return max(0, or(a.Lag, min(a.staleness(), every)))
+}
+
+// group is of how many refreshes in a row one is begun.
+func (a Async) group(every int64) int64 {
+	if lag := a.lag(every); a.Selective && lag > 0 && a.staleness() > lag {
+		return 1 + (a.staleness()-lag)/every
+	}
+	return 1
 }
 
 // lagStart is the first step whose refreshes may be late.

@@ -55,6 +55,9 @@ type Options struct {
 	Mode Mode
 	// Async configures the mode Asteria.
 	Async Async
+	// Peers are the ranks that train the same parameters and share the refreshes;
+	// nil means that there are none.
+	Peers *Peers
 	// Tiers places the optimizer's state; nil keeps all of it in host memory.
 	Tiers *Tiers
 	// Backend is an accelerator for the dense work; nil computes on the host.
@@ -97,6 +100,7 @@ func (o Options) Validate() error {
 	if o.Tiers != nil {
 		errs = append(errs, o.Tiers.Validate())
 	}
+	errs = append(errs, o.Peers.validate(o))
 	errs = append(errs, o.block(0).Validate(), o.Solver.Validate(), o.aux(nil).Validate())
 	return errors.Join(errs...)
 }

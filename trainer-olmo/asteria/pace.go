@@ -238,21 +238,23 @@ func (l Load) String() string {
 
 // Load returns the estimate, and whether there is one: once every block has been
 // refreshed and some steps were taken. It is about scheduled adoption; with ready
-// adoption Lag is the staleness budget. What a block's refresh takes is the least
+// adoption Lag is the staleness budget. With peers it is about the refreshes that
+// this rank runs. What a block's refresh takes is the least
 // of its last few, which what else the machine did has lengthened least.
 //
 // Work that falls due is a fluid that the workers drain step by step; Late is
 // what the deepest puddle has above what they drain within the lag.
 func (r *Runtime[T]) Load() (l Load, ok bool) {
 	s := r.shadow
-	if s == nil || len(r.units) == 0 || s.clock.n < 5 {
+	if s == nil || len(s.byPhase) == 0 || s.clock.n < 5 {
 		return l, false
 	}
-	l = Load{Step: s.clock.median(), Every: s.every, Lag: s.lag, Workers: s.opts.workers(), Start: s.lagStart}
+	every := s.every * s.group
+	l = Load{Step: s.clock.median(), Every: every, Lag: s.lag, Workers: s.opts.workers(), Start: s.lagStart}
 	if s.opts.Adopt == Ready {
 		l.Lag = s.opts.staleness()
 	}
-	for _, u := range r.units {
+	for _, u := range s.byPhase {
 		cost := time.Duration(u.cost.least.Load())
 		if cost == 0 {
 			return l, false
@@ -267,12 +269,12 @@ func (r *Runtime[T]) Load() (l Load, ok bool) {
 	for range 2 { // the second interval begins with what the first one left
 		for _, u := range s.byPhase {
 			next := u.block.Options().Phase
-			steps := (next - phase + s.every) % s.every
+			steps := (next - phase + every) % every
 			puddle = max(0, puddle-perStep*time.Duration(steps)) + time.Duration(u.cost.least.Load())
 			worst, phase = max(worst, puddle), next
 		}
 		if s.byPhase[0].block.Options().Phase == phase { // all fall due together
-			puddle = max(0, puddle-perStep*time.Duration(s.every))
+			puddle = max(0, puddle-perStep*time.Duration(every))
 		}
 	}
 	l.Late = (worst - perStep*time.Duration(l.Lag)) / time.Duration(l.Workers)

@@ -41,7 +41,7 @@ var errBefore = errors.New("asteria: the refresh failed before the checkpoint")
 // at every step. Before it is read [Runtime.Settle] must have returned; after it
 // has been written, [Runtime.Restored] takes it over.
 func (r *Runtime[T]) PendingSections() []param.Section {
-	if r.shadow == nil {
+	if r.opts.Mode == Native {
 		return nil
 	}
 	var out []param.Section
@@ -112,7 +112,7 @@ func bit(set bool, k int) int64 {
 // the block.
 func (r *Runtime[T]) Restored() error {
 	errs := []error{r.Check()}
-	if r.shadow != nil {
+	if r.shadow != nil && r.opts.Mode == Asteria {
 		for _, u := range r.units {
 			if err := r.shadow.restore(u); err != nil {
 				errs = append(errs, fmt.Errorf("asteria: block %s: pending refresh: %w", u.block.Name(), err))
@@ -146,6 +146,7 @@ func (s *shadow[T]) restore(u *unit[T]) error {
 	if err := s.reg.Due(name, m[pendAsOf], s.adoptAt(m)); err != nil {
 		return err
 	}
+	u.shared = true // the ranks restore the same
 	if m[pendState] == stateFailed {
 		s.reg.Fail(name, m[pendAsOf], errBefore)
 		return nil

@@ -120,12 +120,16 @@ func PlanFor[T gemm.Float](shapes []Shape, threads int, o Options) (Plan, error)
 	}
 	p := Plan{}
 	lines := make(map[int]*Line, len(live))
-	for _, s := range sites {
+	owner := owners(sites, o.Peers.size())
+	for i, s := range sites {
 		l := lineOf(lines, live, s.index, o.Method.String())
 		l.Blocks++
 		addBlock(l, s.block)
-		if o.Mode == Asteria {
-			p.Pending += addTask(l, s.block)
+		if o.perBlock() {
+			result := addTask(l, s.block, o.Peers.refreshes(owner[i]))
+			if o.Mode == Asteria {
+				p.Pending += result
+			}
 		}
 		if o.Tiers != nil {
 			p.place(blockObjects(s.block, o.Mode == Asteria))
@@ -234,21 +238,18 @@ func addBlock[T gemm.Float](l *Line, b *kron.Block[T]) {
 }
 
 // addTask adds the memory of b's refresh in flight: the snapshot, the result
-// that becomes the spare slot, and the permutations as a checkpoint takes them.
-// It returns the bytes of the result.
-func addTask[T gemm.Float](l *Line, b *kron.Block[T]) (result int64) {
+// that becomes the spare slot, and the permutations as a checkpoint takes them. A
+// rank that does not run the refresh has no snapshot. It returns the bytes of the
+// result.
+func addTask[T gemm.Float](l *Line, b *kron.Block[T], runs bool) (result int64) {
 	elem, index := int64(unsafe.Sizeof(T(0))), int64(unsafe.Sizeof(int(0)))
 	elements, indices := b.JobLen()
-	l.Bytes[ClassJobs] += elem*int64(elements) + 2*index*int64(indices) + int64(unsafe.Sizeof(task[T]{}))
-	snapshot := 0
-	for k := range b.Modes() {
-		n := b.FactorOrder(k)
-		snapshot += n * n
-		if b.Options().Method != kron.Shampoo {
-			snapshot += n * n // the basis
-		}
+	if !runs {
+		elements -= b.SnapshotLen()
 	}
-	return elem*int64(elements-snapshot) + index*int64(indices) + int64(unsafe.Sizeof(pendingMeta{}))
+	l.Bytes[ClassJobs] += elem*int64(elements) + 2*index*int64(indices) + int64(unsafe.Sizeof(task[T]{}))
+	kept, _ := b.ResultLen()
+	return elem*int64(kept) + index*int64(indices) + int64(unsafe.Sizeof(pendingMeta{}))
 }
 
 // sharedLine is the working memory of the workers that [New] makes: one over
@@ -274,7 +275,7 @@ func addWorkers[T gemm.Float](l *Line, blocks []*kron.Block[T], workers int, o O
 	elements, indices := kron.WorkerLen(blocks...)
 	each := int64(workers)
 	l.Bytes[ClassScratch] += each * elem * scratch
-	if o.Mode != Asteria {
+	if !o.perBlock() {
 		l.Bytes[ClassJobs] += each * (elem*(int64(elements)-scratch) + int64(unsafe.Sizeof(int(0)))*int64(indices))
 	}
 	addSolvers(l, blocks, workers, o, true)

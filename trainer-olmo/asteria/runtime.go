@@ -39,7 +39,8 @@ type Runtime[T gemm.Float] struct {
 	queue   []*unit[T]    // what workers take, in order of falling cost
 	alone   []*unit[T]    // what wide does before
 	lr      float64       // of the step that runs
-	shadow  *shadow[T]    // nil in native mode
+	shadow  *shadow[T]    // nil in native mode without peers
+	peers   *peers[T]     // nil on one rank
 	lent    []*uvm.Buffer // the backend's memory under the state
 	store   *store[T]     // nil where all state stays in host memory
 
@@ -58,8 +59,12 @@ type unit[T gemm.Float] struct {
 	parcel *parcel[T]
 	slots  []slot
 
-	// In the mode Asteria only:
+	// In the mode Asteria, or with peers, only:
 	index int         // in the order of names
+	owner int         // rank that refreshes it
+	mine  bool        // this rank refreshes it
+	shared bool       // all ranks know the outcome of the refresh in flight
+	point point       // of the step that runs, with peers
 	task  *task[T]    // the block's refresh
 	cost  cost        // of its refreshes
 	saved pendingMeta // see PendingSections
@@ -68,7 +73,7 @@ type unit[T gemm.Float] struct {
 
 // worker steps blocks on one goroutine.
 type worker[T gemm.Float] struct {
-	kron    *kron.Worker[T] // nil in the mode Asteria
+	kron    *kron.Worker[T] // nil where every block has the memory of its refresh
 	ops     kron.Ops[T]
 	scratch *kron.Scratch[T]  // nil for a worker beside training
 	solve   kron.Refresher[T] // record, or what a test puts before it
@@ -88,6 +93,9 @@ type worker[T gemm.Float] struct {
 func New[T gemm.Float](params []param.Param[T], eng *gemm.Engine, opts Options) (*Runtime[T], error) {
 	if eng == nil {
 		return nil, errors.New("asteria: engine is nil")
+	}
+	if opts.Peers != nil && opts.Peers.Comm == nil {
+		opts.Peers = nil // they are for plans
 	}
 	live := trainable(params)
 	plan, err := PlanFor[T](Shapes(live), eng.Threads(), opts)
@@ -116,12 +124,13 @@ func (r *Runtime[T]) build(live []param.Param[T], sites []site[T], rest []int) (
 			return err
 		}
 	}
-	for _, s := range sites {
+	owner := owners(sites, r.opts.Peers.size())
+	for i, s := range sites {
 		u, err := r.newUnit(s, live[s.index])
 		if err != nil {
 			return err
 		}
-		u.index = len(r.units)
+		u.index, u.owner, u.mine = i, owner[i], r.opts.Peers.refreshes(owner[i])
 		r.units = append(r.units, u)
 	}
 	if err := r.newAux(live, rest); err != nil {
@@ -133,7 +142,10 @@ func (r *Runtime[T]) build(live []param.Param[T], sites []site[T], rest []int) (
 	if r.store != nil {
 		r.store.arrange(r.useOrder())
 	}
-	if r.opts.Mode == Asteria {
+	if r.opts.Peers.size() > 1 {
+		r.peers = newPeers[T](r.opts.Peers, len(r.units))
+	}
+	if r.opts.perBlock() {
 		return r.newShadow()
 	}
 	return nil
@@ -313,7 +325,7 @@ func newWorker[T gemm.Float](eng *gemm.Engine, o Options, blocks []*kron.Block[T
 	if err != nil {
 		return nil, err
 	}
-	if o.Mode == Asteria { // there every block has the memory of its own refresh
+	if o.perBlock() {
 		w.scratch = kron.NewScratch(blocks...)
 		return w, nil
 	}
@@ -411,10 +423,9 @@ func (r *Runtime[T]) Step(step int64, lr float64) error {
 	if r.shadow != nil {
 		r.shadow.clock.tick(time.Now())
 	}
-	for _, u := range r.alone {
-		r.stepUnit(r.wide, u)
+	if err := r.stepBlocks(); err != nil {
+		return fmt.Errorf("asteria: step %d: %w", step, err)
 	}
-	r.eng.Run(len(r.queue), (*queued[T])(r))
 	if r.shadow != nil {
 		r.shadow.stepEnds()
 	}
@@ -429,6 +440,18 @@ func (r *Runtime[T]) Step(step int64, lr float64) error {
 			return fmt.Errorf("asteria: step %d: %w", step, u.err)
 		}
 	}
+	return nil
+}
+
+// stepBlocks steps all blocks. Failures of single blocks stay with them.
+func (r *Runtime[T]) stepBlocks() error {
+	if r.peers != nil {
+		return r.stepTogether()
+	}
+	for _, u := range r.alone {
+		r.stepUnit(r.wide, u)
+	}
+	r.eng.Run(len(r.queue), (*queued[T])(r))
 	return nil
 }
 

@@ -47,8 +47,14 @@ type shadow[T gemm.Float] struct {
 	reg      *coherreg.Registry[string, struct{}]
 	pool     *hooks.Pool[*worker[T]]
 	pace     pacer[T]
-	byPhase  []*unit[T]         // in the order in which their refreshes fall due
+	byPhase  []*unit[T]         // that this rank refreshes, in the order in which they fall due
 	failed   map[replayKey]bool // refreshes that failed in the run that is replayed
+	adopts   map[replayKey]int64 // with peers: what the run that is replayed adopted, by the step of the snapshot
+	wanted   map[replayKey]bool  // with peers: snapshots whose refreshes it resolved
+	group    int64               // of so many refreshes in a row one is begun, see Async.Selective
+	spared   atomic.Int64        // refreshes that were not begun because of that
+	waits    int64               // landings that had to wait, with peers
+	together bool                // there are peers
 	log      []coherreg.Adoption
 
 	// Times are for metrics and messages only; no result depends on them.
@@ -74,6 +80,11 @@ type task[T gemm.Float] struct {
 	tiers  *taskObjects[T] // nil where the job has its own memory
 	used   time.Duration   // processor time
 
+	// With peers, which the registry hears of when all ranks do:
+	ended   chan error // how it ended, once
+	outcome error      // that error, once over
+	over    bool       // it has ended, and the others were not told yet
+
 	// Under pacer.mu:
 	takes  time.Duration // processor time that is expected
 	turn   *hooks.Turn   // nil before it runs
@@ -81,14 +92,25 @@ type task[T gemm.Float] struct {
 }
 
 func (r *Runtime[T]) newTask(s *shadow[T], u *unit[T]) (*task[T], error) {
-	t := &task[T]{shadow: s, block: u.block}
+	t := &task[T]{shadow: s, block: u.block, ended: make(chan error, 1)}
 	if r.store == nil {
-		t.job = *u.block.NewJob()
+		t.job = u.newJob()
 		return t, nil
 	}
 	var err error
 	t.tiers, err = newTaskObjects(r.store, u, &t.job)
 	return t, err
+}
+
+// newJob allocates the memory of u's refreshes; a rank that does not run them has
+// only the results.
+func (u *unit[T]) newJob() (job kron.Job[T]) {
+	if u.mine {
+		return *u.block.NewJob()
+	}
+	n, indices := u.block.ResultLen()
+	u.block.CutResult(&job.Result, make([]T, n), make([]int, indices))
+	return job
 }
 
 // Run implements [hooks.Job]. Failures of single sides stay in the result, where
@@ -118,6 +140,10 @@ func (t *task[T]) Done(err error) {
 	if t.tiers != nil && err != nil {
 		t.tiers.failed(errors.Is(err, hooks.ErrAbandoned))
 	}
+	if t.shadow.together {
+		t.ended <- err
+		return
+	}
 	if err != nil {
 		t.shadow.reg.Fail(t.block.Name(), t.asOf, err)
 		return
@@ -133,12 +159,19 @@ var (
 // newShadow starts the workers.
 func (r *Runtime[T]) newShadow() error {
 	a := r.opts.Async
+	if r.opts.Mode == Native {
+		a = Async{Staleness: -1, Lag: -1, Observer: a.Observer}
+	}
 	every := r.opts.block(0).Every
 	s := &shadow[T]{
-		opts: a, every: every, lag: a.lag(every), lagStart: a.lagStart(every),
-		waiting: make([]time.Time, len(r.units)),
+		opts: a, every: every, lag: a.lag(every), lagStart: a.lagStart(every), group: a.group(every),
+		waiting: make([]time.Time, len(r.units)), together: r.peers != nil,
 	}
-	s.byPhase = slices.Clone(r.units)
+	for _, u := range r.units {
+		if u.mine {
+			s.byPhase = append(s.byPhase, u)
+		}
+	}
 	slices.SortStableFunc(s.byPhase, func(a, b *unit[T]) int { return cmp.Compare(a.block.Options().Phase, b.block.Options().Phase) })
 	names := make([]string, len(r.units))
 	for i, u := range r.units {
@@ -156,6 +189,16 @@ func (r *Runtime[T]) newShadow() error {
 	if s.reg, err = coherreg.New[string, struct{}](names, s.registryOptions(r)); err != nil {
 		return err
 	}
+	r.shadow = s
+	if r.opts.Mode == Native {
+		return nil // no refresh leaves its step
+	}
+	return r.newPool(s)
+}
+
+// newPool starts the workers.
+func (r *Runtime[T]) newPool(s *shadow[T]) (err error) {
+	a := s.opts
 	var number atomic.Int64
 	s.pool, err = hooks.NewPool(hooks.PoolOptions[*worker[T]]{
 		Workers: a.workers(), Nice: a.Nice, Timeout: a.JobTimeout, Queue: len(r.units),
@@ -171,7 +214,6 @@ func (r *Runtime[T]) newShadow() error {
 	})
 	s.pace.submit = s.pool.Submit
 	s.pace.open = make([]*task[T], 0, len(r.units))
-	r.shadow = s
 	return err
 }
 
@@ -186,11 +228,12 @@ func (s *shadow[T]) registryOptions(r *Runtime[T]) coherreg.Options {
 	}
 	if s.opts.Replay != nil {
 		o.Mode, o.Replay = coherreg.Replay, s.opts.Replay
-		s.failed = map[replayKey]bool{}
+		s.failed, s.adopts, s.wanted = map[replayKey]bool{}, map[replayKey]int64{}, map[replayKey]bool{}
 		for _, a := range s.opts.Replay {
 			if a.Version == 0 {
 				s.failed[replayKey{a.Block, a.Step}] = true
 			}
+			s.adopts[replayKey{a.Block, a.Step}], s.wanted[replayKey{a.Block, a.AsOf}] = a.AsOf, true
 		}
 	}
 	o.Observer.Wait = func(block int, _ int64, done bool) { s.noteWait(r.units[block].block.Name(), block, done) }
@@ -220,6 +263,7 @@ type point struct {
 	due    bool  // a refresh is due
 	inside bool  // it may have to run within the step
 	launch bool  // it is to be handed to the workers, once the step is over
+	lands  bool  // with peers: the refresh in flight may be adopted
 }
 
 // installs reports whether the point takes a result into use.
@@ -262,8 +306,7 @@ func isStateError(err error) bool {
 // nothing before the adoption point depends on it.
 func (r *Runtime[T]) await(u *unit[T]) point {
 	s, name := r.shadow, u.block.Name()
-	p := point{now: u.state.Meta.Calls() + 1, due: u.block.DueNext(u.state.Meta)}
-	p.inside = p.due && r.inside(u, p.now)
+	p := r.look(u)
 	f, flying := s.reg.Pending(name)
 	if !flying {
 		return p
@@ -295,6 +338,33 @@ func (r *Runtime[T]) await(u *unit[T]) point {
 	return p
 }
 
+// look finds out what the next step of u is to do, before anything is waited for.
+func (r *Runtime[T]) look(u *unit[T]) point {
+	s := r.shadow
+	p := point{now: u.state.Meta.Calls() + 1, due: u.block.DueNext(u.state.Meta)}
+	p.inside = p.due && r.inside(u, p.now)
+	_, p.flying = s.reg.Pending(u.block.Name())
+	if p.due && !p.inside && s.leavesOut(u, p.now) {
+		p.due = false
+		s.spared.Add(1)
+	}
+	return p
+}
+
+// leavesOut reports whether the refresh of u that is due at a step is not begun,
+// because none of its results would be adopted.
+func (s *shadow[T]) leavesOut(u *unit[T], now int64) bool {
+	if s.opts.Replay != nil {
+		return s.together && !s.wanted[replayKey{u.index, now}]
+	}
+	if s.group == 1 {
+		return false
+	}
+	o := u.block.Options()
+	place := (u.state.Meta.Step() + 1 - o.Phase) / o.Every // of the refresh, since the start
+	return place%s.group != s.group-1
+}
+
 // adoptionPoint is the block's one adoption point of this step: see Note: the
 // adoption point.
 func (r *Runtime[T]) adoptionPoint(w *worker[T], u *unit[T], p *point) error {
@@ -319,14 +389,9 @@ func (r *Runtime[T]) adopt(w *worker[T], u *unit[T], p *point) error {
 // refresh takes the snapshot that is due and has it refreshed, now or, once the
 // step is over, beside training.
 func (r *Runtime[T]) refresh(w *worker[T], u *unit[T], p *point) error {
-	s, t := r.shadow, u.task
+	t := u.task
 	if p.flying {
-		// The registry counts it as coalesced; a newer snapshot is taken when
-		// this one has been adopted.
-		if err := s.reg.Due(u.block.Name(), p.now, p.now+s.lag); !errors.Is(err, coherreg.ErrInFlight) {
-			return err
-		}
-		return nil
+		return r.coalesce(u, p)
 	}
 	if err := w.ops.Sync(); err != nil {
 		return err
@@ -380,21 +445,27 @@ func (r *Runtime[T]) refreshInside(w *worker[T], u *unit[T]) error {
 	err := u.block.Install(u.state, &t.job.Result, w.ops, w.scratch)
 	w.record.end(&u.health)
 	d := time.Since(start)
-	threads := 1
-	if w == r.wide {
-		threads = r.eng.Threads()
-	}
-	u.cost.note(d, d*time.Duration(threads))
+	u.cost.note(d, d*time.Duration(r.threadsOf(w)))
 	if f := r.shadow.opts.Observer.Refreshed; f != nil {
 		f(u.block.Name(), 0, start, d)
 	}
 	return err
 }
 
+// threadsOf is how many threads compute what w does.
+func (r *Runtime[T]) threadsOf(w *worker[T]) int {
+	if w == r.wide {
+		return r.eng.Threads()
+	}
+	return 1
+}
+
 // stepEnds hands the next share of the refreshes to the workers and tells of the
 // adoptions.
 func (s *shadow[T]) stepEnds() {
-	s.pace.release(s.clock.median())
+	if s.pool != nil {
+		s.pace.release(s.clock.median())
+	}
 	s.log = s.reg.TakeLog(s.log[:0])
 	f := s.opts.Observer.Adopted
 	if f == nil || len(s.log) == 0 {
@@ -418,10 +489,14 @@ func sortLog(log []coherreg.Adoption) {
 
 // Settle waits until no refresh waits or runs, without adopting any: what a
 // checkpoint needs, which holds the results. When ctx ends first, the refreshes
-// that still run are given up and count as failed.
+// that still run are given up and count as failed. With peers all ranks call it
+// together, and the results reach all of them.
 func (r *Runtime[T]) Settle(ctx context.Context) error {
-	if r.shadow == nil {
+	if r.shadow == nil || r.shadow.pool == nil {
 		return nil
+	}
+	if r.peers != nil {
+		return r.settleTogether(ctx)
 	}
 	r.shadow.pace.flush()
 	err := r.shadow.reg.Drain(ctx)
@@ -437,7 +512,7 @@ func (r *Runtime[T]) Settle(ctx context.Context) error {
 // process is told to end while a step waits for a refresh that never returns.
 // It returns how many it gave up.
 func (r *Runtime[T]) Hurry() int {
-	if r.shadow == nil {
+	if r.shadow == nil || r.shadow.pool == nil {
 		return 0
 	}
 	return r.shadow.pool.Abandon()

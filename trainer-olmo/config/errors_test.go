@@ -95,8 +95,10 @@ func TestAMistakeIsOneLineThatNamesKeyPlaceValueAndWhatIsAllowed(t *testing.T) {
 			`f.yaml:5: tiers.nvme.size: 2048 bytes of no tier; set tiers.nvme.path`},
 		{"NVMe for a method that is not placed", base + "tiers: {host: 1GiB}\n", "tiers.nvme.path=/nvme",
 			`override "tiers.nvme.path=/nvme": tiers.nvme.path: "/nvme" needs a second-order optimizer.name (shampoo, soap, kl-shampoo, kl-soap, eigen-shampoo), not adamw`},
-		{"a way of a later version to agree on roots", base, "parallel.roots=average",
-			`override "parallel.roots=average": parallel.roots: average is not available in this version; allowed: owner`},
+		{"a mean of bases", base + "optimizer: {name: soap}\n", "parallel.roots=average",
+			`override "parallel.roots=average": parallel.roots: average needs inverse roots, which optimizer.name shampoo has and soap has not; allowed: owner`},
+		{"a mean without factors", base + "optimizer: {name: shampoo}\nparallel: {shard: true}\n", "parallel.roots=average",
+			`override "parallel.roots=average": parallel.roots: average needs the factors on all ranks, with parallel.shard only the owner has them; allowed: owner`},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			var overrides []string

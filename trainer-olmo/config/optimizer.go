@@ -3,6 +3,7 @@ package config
 import (
 	"slices"
 
+	"github.com/asteria-runtime/asteria/hiersync"
 	"github.com/asteria-runtime/asteria/invroot"
 	"github.com/asteria-runtime/asteria/kron"
 	"github.com/asteria-runtime/asteria/trainer-olmo/asteria"
@@ -31,7 +32,18 @@ func (c *Config) AsteriaOptions() (asteria.Options, error) {
 	o, err := c.Optimizer.options()
 	o.Tiers = c.tiers()
 	o.Mode, o.Async = c.async()
+	c.Parallel.Share(&o, c.Parallel.Ranks, nil)
 	return o, err
+}
+
+// Share adds to o what the section says about a number of ranks, joined by comm; nil
+// is for a plan. With parallel.shard each owner adopts alone, so that there is
+// nothing to share.
+func (p *Parallel) Share(o *asteria.Options, ranks int, comm *hiersync.Comm) {
+	o.Peers, o.Async.Selective = nil, ranks > 1 && p.Sync == "selective"
+	if ranks > 1 && !p.Shard {
+		o.Peers = &asteria.Peers{Comm: comm, Ranks: ranks, Roots: asteria.Roots(index(p.Roots, "owner", "average"))}
+	}
 }
 
 func (o *Optimizer) options() (asteria.Options, error) {

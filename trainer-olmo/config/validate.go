@@ -41,7 +41,7 @@ func (v *validator) config(c *Config) {
 	v.optimizer(&c.Optimizer)
 	v.runtime(c)
 	v.tiers(c)
-	v.notYet(c)
+	v.parallel(c)
 	v.fail(c.SaveFolder == "", "save_folder", "is empty; set the run folder")
 	f := c.Data.InstanceFilter
 	v.fail(f.MinPeriod > f.MaxPeriod, "data.instance_filter.repetition_min_period",
@@ -130,10 +130,11 @@ func (v *validator) scheduler(s *Scheduler, o *Optimizer) {
 	}
 }
 
-// notYet refuses values whose code does not exist yet, rather than ignore them.
-func (v *validator) notYet(c *Config) {
-	v.fail(c.Parallel.Sync != "selective", "parallel.sync", "%s is not available in this version: without parallel.shard every rank refreshes every block itself, with it only the owner does; leave it selective", c.Parallel.Sync)
-	v.fail(c.Parallel.Roots != "owner", "parallel.roots", "%s is not available in this version; allowed: owner", c.Parallel.Roots)
+// parallel checks the section of that name.
+func (v *validator) parallel(c *Config) {
+	average := c.Parallel.Roots == "average"
+	v.fail(average && c.Optimizer.Name != "shampoo", "parallel.roots", "average needs inverse roots, which optimizer.name shampoo has and %s has not; allowed: owner", c.Optimizer.Name)
+	v.fail(average && c.Parallel.Shard, "parallel.roots", "average needs the factors on all ranks, with parallel.shard only the owner has them; allowed: owner")
 }
 
 // notices are hints about values that are allowed and probably not meant: keys of

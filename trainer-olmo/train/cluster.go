@@ -85,8 +85,6 @@ func alone(c *config.Config, ranks int) error {
 		return err
 	case o.Tiers != nil:
 		return fmt.Errorf("train: tiers.* with %d ranks: %w: leave tiers.device, tiers.host and tiers.nvme unset", ranks, errors.ErrUnsupported)
-	case c.Runtime.Mode == "asteria" && c.Runtime.Adopt == "ready":
-		return fmt.Errorf("train: runtime.adopt ready with %d ranks: %w: when a result is ready differs from rank to rank; use scheduled", ranks, errors.ErrUnsupported)
 	}
 	return nil
 }

@@ -46,7 +46,6 @@ func (r *run[T]) loop(ctx context.Context) error {
 			return errors.Join(err, r.health())
 		}
 	}
-	r.patience(true)
 	return r.together(r.finish())
 }
 
@@ -136,7 +135,7 @@ func (r *run[T]) saveIfDue() error {
 	step := r.stepper.pos.Step
 	due := func(every config.Count) bool { return every > 0 && step%int64(every) == 0 }
 	switch {
-	case step >= r.stop || !r.lead() && r.stepper.sharding == nil:
+	case step >= r.stop:
 		return nil
 	case due(r.cfg.Checkpoint.Interval):
 		return r.save(false)
@@ -276,16 +275,16 @@ func (r *run[T]) show(st *stepStats, first bool) {
 // before it are whole.
 func (r *run[T]) save(ephemeral bool) error {
 	defer r.stepper.sharding.release()
+	r.waitForSave()
+	start := time.Now()
+	if err := r.together(r.settle()); err != nil {
+		return err
+	}
 	if err := r.stepper.sharding.gather(); err != nil || !r.lead() {
 		return err
 	}
 	r.patience(true)
 	defer r.patience(false)
-	r.endSave(r.store.Wait())
-	start := time.Now()
-	if err := r.settle(); err != nil {
-		return err
-	}
 	r.saveStart = start
 	st := r.state()
 	st.Ephemeral = ephemeral
@@ -301,6 +300,15 @@ func (r *run[T]) save(ephemeral bool) error {
 		r.endSave(r.store.Wait())
 	}
 	return nil
+}
+
+// waitForSave waits on rank 0 until the save that runs has ended.
+func (r *run[T]) waitForSave() {
+	if r.lead() {
+		r.patience(true)
+		r.endSave(r.store.Wait())
+		r.patience(false)
+	}
 }
 
 // pollSave notices the end of a save that runs beside training.
@@ -329,16 +337,20 @@ func (r *run[T]) endSave(err error) {
 
 // finish saves the last step. Here a failure is an error: nothing comes after it.
 func (r *run[T]) finish() error {
-	if r.stepper.sharding != nil {
-		defer r.stepper.sharding.release()
-		if err := r.stepper.sharding.gather(); err != nil {
+	defer r.stepper.sharding.release()
+	r.waitForSave()
+	if r.opts.Comm != nil { // together, whether a save follows or not
+		if err := r.together(r.settle()); err != nil {
 			return err
 		}
+	}
+	if err := r.stepper.sharding.gather(); err != nil {
+		return err
 	}
 	if !r.lead() {
 		return nil
 	}
-	r.endSave(r.store.Wait())
+	r.patience(true)
 	r.logTiers()
 	pos := &r.stepper.pos
 	if pos.Step > r.started || pos.Step == 0 {
@@ -350,8 +362,10 @@ func (r *run[T]) finish() error {
 	if r.cfg.Checkpoint.NoFinal && !r.interrupted && pos.Step == r.total || kept || pos.Step == r.started {
 		return nil
 	}
-	if err := r.settle(); err != nil {
-		return err
+	if r.opts.Comm == nil {
+		if err := r.settle(); err != nil {
+			return err
+		}
 	}
 	if err := r.store.SaveAsync(r.state()); err != nil {
 		return err

@@ -195,3 +195,93 @@ func TestALostRankEndsTheRunOfAll(t *testing.T) {
 	c.Parallel.Ranks = 2
 	mustRunAll(t, c) // and goes on, on the ranks that are left
 }
+
+// asteriaRanks are the overrides of a run whose refreshes are late from step 12 on.
+var asteriaRanks = []string{"runtime={mode: asteria, lag_start: 12, workers: 1}", "optimizer.precondition_frequency=6"}
+
+// TestRanksShareRefreshes: beside training too, two runs end with the same digest and
+// the same adoptions, whatever the number of ranks, and the losses are those of one
+// rank within rounding.
+func TestRanksShareRefreshes(t *testing.T) {
+	for _, name := range shadowed3 {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			alone := filepath.Join(t.TempDir(), "alone")
+			mustRunAll(t, ranksConfig(t, alone, name, 1, asteriaRanks...))
+			want, log := losses(t, alone), string(mustRead(t, filepath.Join(alone, adoptionsName)))
+			if len(log) == 0 {
+				t.Fatal("nothing was late: the test is void")
+			}
+			for _, ranks := range []int{2, 3, 4} {
+				a, b := filepath.Join(t.TempDir(), "a"), filepath.Join(t.TempDir(), "b")
+				mustRunAll(t, ranksConfig(t, a, name, ranks, asteriaRanks...))
+				mustRunAll(t, ranksConfig(t, b, name, ranks, append(asteriaRanks, "parallel.sync=every", "checkpoint.interval=19", "runtime.workers=2")...))
+				if x, y := digestOf(t, a), digestOf(t, b); x != y {
+					t.Errorf("%d ranks: two runs end with different digests:\n%v\n%v", ranks, x, y)
+				}
+				for i, got := range losses(t, a) {
+					if math.Abs(got-want[i]) > 1e-4 {
+						t.Fatalf("%d ranks: loss of step %d is %v, on one rank %v", ranks, i+1, got, want[i])
+					}
+				}
+				if got := string(mustRead(t, filepath.Join(a, adoptionsName))); got != log {
+					t.Errorf("%d ranks: the adoptions are not those of one rank", ranks)
+				}
+			}
+		})
+	}
+}
+
+// TestResumeOnRanksKeepsPendingRefreshes: a run that is cut in two while refreshes are
+// in flight ends with the digest of one that is not, and goes on from its checkpoint
+// on other numbers of ranks.
+func TestResumeOnRanksKeepsPendingRefreshes(t *testing.T) {
+	for _, name := range []string{"shampoo", "kl-shampoo"} {
+		whole, cut := filepath.Join(t.TempDir(), "whole"), filepath.Join(t.TempDir(), "cut")
+		set := append([]string{"train.steps=40"}, asteriaRanks...)
+		mustRunAll(t, ranksConfig(t, whole, name, 3, set...))
+		mustRunAll(t, ranksConfig(t, cut, name, 3, append(set, "train.stop_at=26")...))
+		if c, err := checkpoint.Load(cut); err != nil {
+			t.Fatal(err)
+		} else if has, err := c.HasRuntime(pendingPrefix); !has || err != nil {
+			t.Fatal("nothing is pending in the checkpoint: the test is void", err)
+		}
+		for _, ranks := range []int{1, 2} {
+			other := filepath.Join(t.TempDir(), fmt.Sprint("other", ranks))
+			mustRunAll(t, ranksConfig(t, other, name, ranks, append(set, "checkpoint.load_path="+cut)...))
+			want, got := losses(t, whole)[26:], losses(t, other)
+			for i := range want {
+				if len(got) != len(want) || math.Abs(got[i]-want[i]) > 1e-4 {
+					t.Fatalf("%s on %d ranks: losses %v, want %v", name, ranks, got, want)
+				}
+			}
+		}
+		mustRunAll(t, ranksConfig(t, cut, name, 3, set...))
+		if a, b := digestOf(t, whole), digestOf(t, cut); a != b {
+			t.Errorf("%s: a resume changed the run:\n%v\n%v", name, a, b)
+		}
+	}
+}
+
+// TestReadyRanksReplayTheirLog: with ready adoption the ranks agree, and the log
+// repeats the run.
+func TestReadyRanksReplayTheirLog(t *testing.T) {
+	set := append(asteriaRanks, "runtime={adopt: ready, lag: -1, lag_start: 4}", "optimizer.precondition_frequency=1", "train.steps=30")
+	a, b := filepath.Join(t.TempDir(), "a"), filepath.Join(t.TempDir(), "b")
+	mustRunAll(t, ranksConfig(t, a, "shampoo", 3, append(set, "train.stop_at=17")...))
+	mustRunAll(t, ranksConfig(t, a, "shampoo", 3, set...))
+	mustRunAll(t, ranksConfig(t, b, "shampoo", 3, append(set, "runtime.replay="+filepath.Join(a, adoptionsName))...))
+	if x, y := digestOf(t, a), digestOf(t, b); x != y {
+		t.Errorf("the replay ends with another digest:\n%v\n%v", x, y)
+	}
+}
+
+// TestAverageOfRootsTrains: on two ranks the mean of equal roots is exact.
+func TestAverageOfRootsTrains(t *testing.T) {
+	a, b := filepath.Join(t.TempDir(), "a"), filepath.Join(t.TempDir(), "b")
+	mustRunAll(t, ranksConfig(t, a, "shampoo", 2, asteriaRanks...))
+	mustRunAll(t, ranksConfig(t, b, "shampoo", 2, append(asteriaRanks, "parallel.roots=average")...))
+	if x, y := digestOf(t, a), digestOf(t, b); x != y {
+		t.Errorf("the mean of two equal roots is another root:\n%v\n%v", x, y)
+	}
+}

@@ -293,6 +293,9 @@ func (r *run[T]) counters() []param.Section {
 // prepare gives the second-order runtime its observer and its NVMe tier.
 func (r *run[T]) prepare(o *asteria.Options) error {
 	o.Async.Observer = r.observer()
+	if c := r.opts.Comm; c != nil {
+		r.cfg.Parallel.Share(o, c.Size(), c)
+	}
 	return r.openNVMe(o)
 }
 

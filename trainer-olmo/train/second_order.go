@@ -62,7 +62,8 @@ func (r *run[T]) pending() []param.Section {
 	return nil
 }
 
-// settle waits until no refresh runs: the save that follows stores the results.
+// settle waits until no refresh runs: the save that follows stores the results. All
+// ranks call it together, since each needs those of the others.
 func (r *run[T]) settle() error {
 	if o, ok := r.stepper.opt.(shadowed); ok {
 		return o.Settle(context.Background())
