@@ -60,15 +60,15 @@ type unit[T gemm.Float] struct {
 	slots  []slot
 
 	// In the mode Asteria, or with peers, only:
-	index int         // in the order of names
-	owner int         // rank that refreshes it
-	mine  bool        // this rank refreshes it
-	shared bool       // all ranks know the outcome of the refresh in flight
-	point point       // of the step that runs, with peers
-	task  *task[T]    // the block's refresh
-	cost  cost        // of its refreshes
-	saved pendingMeta // see PendingSections
-	perm  [][]int64   // per side, task's permutation as a checkpoint stores it
+	index  int         // in the order of names
+	owner  int         // rank that refreshes it
+	mine   bool        // this rank refreshes it
+	shared bool        // all ranks know the outcome of the refresh in flight
+	point  point       // of the step that runs, with peers
+	task   *task[T]    // the block's refresh
+	cost   cost        // of its refreshes
+	saved  pendingMeta // see PendingSections
+	perm   [][]int64   // per side, task's permutation as a checkpoint stores it
 }
 
 // worker steps blocks on one goroutine.

@@ -47,8 +47,8 @@ type shadow[T gemm.Float] struct {
 	reg      *coherreg.Registry[string, struct{}]
 	pool     *hooks.Pool[*worker[T]]
 	pace     pacer[T]
-	byPhase  []*unit[T]         // that this rank refreshes, in the order in which they fall due
-	failed   map[replayKey]bool // refreshes that failed in the run that is replayed
+	byPhase  []*unit[T]          // that this rank refreshes, in the order in which they fall due
+	failed   map[replayKey]bool  // refreshes that failed in the run that is replayed
 	adopts   map[replayKey]int64 // with peers: what the run that is replayed adopted, by the step of the snapshot
 	wanted   map[replayKey]bool  // with peers: snapshots whose refreshes it resolved
 	group    int64               // of so many refreshes in a row one is begun, see Async.Selective

@@ -111,6 +111,9 @@ func (r *run[T]) after(ctx context.Context, st *stepStats, first bool) error {
 	pos := &r.stepper.pos
 	r.pollSave()
 	r.record(st, first)
+	if err := r.recordWire(); err != nil {
+		return err
+	}
 	due := r.cfg.Eval.Interval > 0 && pos.Step%int64(r.cfg.Eval.Interval) == 0 || pos.Step == r.total
 	if r.heldOut != nil && due {
 		if err := ignoreCancel(r.evaluate(ctx)); err != nil {
@@ -229,6 +232,7 @@ func (r *run[T]) recordBlocks() {
 		m.int(mBacklog, int64(t.Backlog))
 		m.int(mLateMax, t.AdoptedAfter)
 		m.int(mCoalesced, t.Coalesced)
+		m.int(mSpared, t.Spared)
 		m.int(mAbandoned, t.Abandoned)
 		m.num(mBarrier, (t.Waited - r.waited).Seconds())
 		m.num(mWorkers, (t.WorkersBusy - r.busy).Seconds())

@@ -51,6 +51,7 @@ const (
 	mBacklog   = "asteria/backlog"
 	mLateMax   = "asteria/adopted late max"
 	mCoalesced = "asteria/coalesced"
+	mSpared    = "asteria/left out"
 	mAbandoned = "asteria/abandoned"
 	mBarrier   = "asteria/barrier wait (s)"
 	mWorkers   = "asteria/workers busy (s)"

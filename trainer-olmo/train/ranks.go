@@ -27,6 +27,7 @@ type ranks[T gemm.Float] struct {
 	losses    *parallel.Losses
 	params    []param.Param[T]
 	hashEvery int64
+	wire      wire
 	last      bool  // the micro-batch that runs is the step's last on this rank
 	err       error // of a sum that could not be started
 }
@@ -83,7 +84,22 @@ func (r *ranks[T]) finish() error {
 	}
 	err := r.grads.Finish(context.Background())
 	r.err, err = nil, errors.Join(r.err, err)
+	r.wire.count(r.comm, wireGradients)
 	return err
+}
+
+// begin starts a step.
+func (r *ranks[T]) begin() {
+	if r != nil {
+		r.wire.begin(r.comm)
+	}
+}
+
+// updated ends its update.
+func (r *ranks[T]) updated(opt param.Optimizer) {
+	if r != nil {
+		r.wire.countUpdate(r.comm, opt)
+	}
 }
 
 // compare checks now and then that all ranks hold the same parameters.

@@ -249,10 +249,14 @@ func TestResumeOnRanksKeepsPendingRefreshes(t *testing.T) {
 		for _, ranks := range []int{1, 2} {
 			other := filepath.Join(t.TempDir(), fmt.Sprint("other", ranks))
 			mustRunAll(t, ranksConfig(t, other, name, ranks, append(set, "checkpoint.load_path="+cut)...))
-			want, got := losses(t, whole)[26:], losses(t, other)
-			for i := range want {
-				if len(got) != len(want) || math.Abs(got[i]-want[i]) > 1e-4 {
-					t.Fatalf("%s on %d ranks: losses %v, want %v", name, ranks, got, want)
+			recs, err := ReadMetrics(other)
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := losses(t, whole)[26:]
+			for i, rec := range recs {
+				if len(recs) != len(want) || math.Abs(rec[mCE]-want[i]) > 1e-4 {
+					t.Fatalf("%s on %d ranks: %d steps; loss %v, want %v", name, ranks, len(recs), rec[mCE], want[i])
 				}
 			}
 		}
@@ -284,4 +288,65 @@ func TestAverageOfRootsTrains(t *testing.T) {
 	if x, y := digestOf(t, a), digestOf(t, b); x != y {
 		t.Errorf("the mean of two equal roots is another root:\n%v\n%v", x, y)
 	}
+}
+
+// TestBytesAreCountedByPurpose: on two nodes of two ranks, gradients and roots cross
+// between nodes, sharded parameters do when they are sharded, and at an interval of
+// one a larger budget sends fewer roots.
+func TestBytesAreCountedByPurpose(t *testing.T) {
+	sent := func(overrides ...string) (sum [wirePurposes][2]float64) {
+		folder := filepath.Join(t.TempDir(), "run")
+		c := ranksConfig(t, folder, "shampoo", 4, append([]string{"train.steps=31", "runtime={mode: asteria, lag_start: 0}"}, overrides...)...)
+		for _, err := range onNodes(t, c, []int{0, 1, 0, 1}) {
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		recs, err := ReadMetrics(folder)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, rec := range recs {
+			for purpose, names := range mWire {
+				for i, name := range names {
+					sum[purpose][i] += rec[name]
+				}
+			}
+		}
+		return sum
+	}
+	one := sent("optimizer.precondition_frequency=1", "runtime.staleness=1")
+	five := sent("optimizer.precondition_frequency=1", "runtime.staleness=5")
+	for class := range 2 {
+		if one[wireGradients][class] <= 0 || one[wireGradients] != five[wireGradients] || one[wireParameters][class] != 0 {
+			t.Errorf("budgets of 1 and 5: %v and %v", one, five)
+		}
+		if ratio := one[wireRoots][class] / five[wireRoots][class]; !(ratio > 3) {
+			t.Errorf("class %d: a budget of 5 sends %.2f times fewer bytes of roots than one of 1", class, ratio)
+		}
+	}
+	shard := sent("parallel.shard=true", "runtime.mode=native")
+	if shard[wireParameters][1] <= 0 || shard[wireRoots] != [2]float64{} {
+		t.Errorf("sharded: %v", shard)
+	}
+}
+
+// onNodes trains on ranks in this process that stand on the given nodes.
+func onNodes(t testing.TB, c *config.Config, nodes []int) []error {
+	t.Helper()
+	n := len(nodes)
+	w, err := hiersync.NewTwin(t.Context(), hiersync.TwinOptions{Ranks: n, Nodes: nodes})
+	if err != nil {
+		t.Fatal(err)
+	}
+	errs := make([]error, n)
+	var wg sync.WaitGroup
+	for rank, comm := range w.Comms() {
+		wg.Go(func() {
+			_, errs[rank] = runOn[float32](t.Context(), forRank(c, n), Options{}.withDefaults().forRank(comm), openText)
+			errs[rank] = errors.Join(errs[rank], comm.Close())
+		})
+	}
+	wg.Wait()
+	return errs
 }

@@ -64,6 +64,7 @@ func (s *stepper[T]) step(b *data.Batch) (stepStats, error) {
 	if err := s.firing.fire(hooks.StepBegin); err != nil {
 		return st, err
 	}
+	s.ranks.begin()
 	if err := s.gradients(b, &st); err != nil {
 		return st, err
 	}
@@ -155,6 +156,7 @@ func (s *stepper[T]) update(step int64, st *stepStats) error {
 	if err := s.sharding.exchange(s.clipAndStep(step, st)); err != nil {
 		return fmt.Errorf("train: step %d: %w", step, err)
 	}
+	s.ranks.updated(s.opt)
 	return s.firing.fire(hooks.PostUpdate)
 }
 
