@@ -60,6 +60,13 @@
 // with refreshes in flight, [Runtime.PendingSections] hold all that a resumed run
 // needs to continue with the same bits.
 //
+// # Ranks
+//
+// With [Options.Peers] several ranks that hold the same parameters and gradients share
+// the refreshes: each block has one owner, which runs them, and all ranks adopt its
+// results in the same step, with the bits of a run on one rank; see Note: owners.
+// [Async.Selective] leaves out what the budget allows not to send.
+//
 // # Memory
 //
 // [PlanFor] lists every byte before anything is allocated; New refuses a plan

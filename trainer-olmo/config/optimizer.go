@@ -3,7 +3,6 @@ package config
 import (
 	"slices"
 
-	"github.com/asteria-runtime/asteria/hiersync"
 	"github.com/asteria-runtime/asteria/invroot"
 	"github.com/asteria-runtime/asteria/kron"
 	"github.com/asteria-runtime/asteria/trainer-olmo/asteria"
@@ -32,17 +31,17 @@ func (c *Config) AsteriaOptions() (asteria.Options, error) {
 	o, err := c.Optimizer.options()
 	o.Tiers = c.tiers()
 	o.Mode, o.Async = c.async()
-	c.Parallel.Share(&o, c.Parallel.Ranks, nil)
+	c.Parallel.Share(&o, c.Parallel.Ranks)
 	return o, err
 }
 
-// Share adds to o what the section says about a number of ranks, joined by comm; nil
-// is for a plan. With parallel.shard each owner adopts alone, so that there is
-// nothing to share.
-func (p *Parallel) Share(o *asteria.Options, ranks int, comm *hiersync.Comm) {
+// Share adds to o what the section says about a number of ranks; who trains adds the
+// communicator to o.Peers. With parallel.shard each owner adopts alone, so that there
+// is nothing to share and no peer.
+func (p *Parallel) Share(o *asteria.Options, ranks int) {
 	o.Peers, o.Async.Selective = nil, ranks > 1 && p.Sync == "selective"
 	if ranks > 1 && !p.Shard {
-		o.Peers = &asteria.Peers{Comm: comm, Ranks: ranks, Roots: asteria.Roots(index(p.Roots, "owner", "average"))}
+		o.Peers = &asteria.Peers{Ranks: ranks, Roots: asteria.Roots(index(p.Roots, "owner", "average"))}
 	}
 }
 

@@ -294,7 +294,10 @@ func (r *run[T]) counters() []param.Section {
 func (r *run[T]) prepare(o *asteria.Options) error {
 	o.Async.Observer = r.observer()
 	if c := r.opts.Comm; c != nil {
-		r.cfg.Parallel.Share(o, c.Size(), c)
+		r.cfg.Parallel.Share(o, c.Size())
+		if o.Peers != nil {
+			o.Peers.Comm = c
+		}
 	}
 	return r.openNVMe(o)
 }
