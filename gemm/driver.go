@@ -10,9 +10,18 @@ type product[T Float] struct {
 	ta, tb        bool
 	lower         bool // only columns <= row of C
 	m, n, k       int
+	part          int // k is cut at its multiples, see MulParts; 0: nowhere
 	alpha, beta   T
 	a, b, c       []T
 	lda, ldb, ldc int
+}
+
+// longest is the length of the parts of k, all of it when there is one.
+func (p *product[T]) longest() int {
+	if p.part == 0 {
+		return p.k
+	}
+	return p.part
 }
 
 // mode returns the store mode of a slice of k.
@@ -49,7 +58,9 @@ func (p *product[T]) opB(l, j int) []T {
 // plan is how a product is cut up. Only the chunks depend on the number of threads.
 type plan struct {
 	packA, packB bool // a only together with b
-	depth        int  // of a slice of k; the last one may be shorter
+	keepB        bool // all slices of packed b stay for the next rows of a, which are packed too
+	height       int  // rows of a that are packed together
+	depth        int  // of a slice of k; the last one of a part may be shorter
 	mchunks      int  // chunks of rows
 	nchunks      int  // chunks of columns
 }
@@ -167,10 +178,12 @@ func multiplyOn[T Float](f *family[T], s *scratch[T], p *product[T]) {
 // reserve makes the buffers of one worker.
 func (j *job[T]) reserve(l *lane[T]) {
 	if j.packA {
-		l.pa = grow(l.pa, min(j.mc, j.m)*j.depth)
+		l.pa = grow(l.pa, min(j.height, j.m)*j.depth)
 	}
-	if j.packB {
-		l.pb = grow(l.pb, min(ceil(j.n, j.lanes)*j.lanes, j.blockColumns())*j.depth)
+	if wide := ceil(j.n, j.lanes) * j.lanes; j.keepB {
+		l.pb = grow(l.pb, wide*j.k)
+	} else if j.packB {
+		l.pb = grow(l.pb, min(wide, j.blockColumns())*j.depth)
 	} else if j.n%j.lanes != 0 && !j.masked {
 		l.edge = grow(l.edge, j.vectors*j.lanes*j.depth)
 	}
@@ -215,7 +228,21 @@ type block struct {
 	i0, i1, j0, j1 int
 	k0, kn         int
 	fresh          bool // a is not packed yet
+	kept           bool // b is packed already
+	at             int  // of packed b in the lane's buffer
 	tiles          int  // that the rows are cut into, when b is packed
+}
+
+// slices returns the number of slices of k.
+func (j *job[T]) slices() int { return j.k / j.longest() * ceil(j.longest(), j.depth) }
+
+// slice returns the first index and the depth of a slice. None reaches over the end of
+// a part.
+func (j *job[T]) slice(q int) (k0, kn int) {
+	part := j.longest()
+	per := ceil(part, j.depth)
+	in := q % per * j.depth
+	return q/per*part + in, min(j.depth, part-in)
 }
 
 // blockColumns is how many columns of b are packed together.
@@ -227,22 +254,26 @@ func (f *family[T]) blockColumns() int { return ceil(f.nc, f.lanes) * f.lanes }
 func (j *job[T]) sweep(l *lane[T], part *block) {
 	rows, cols := part.i1-part.i0, part.j1-part.j0
 	if j.packA {
-		rows = ceil(rows, ceil(rows, j.mc))
+		rows = ceil(rows, ceil(rows, j.height))
 	}
 	if j.packB {
 		v := ceil(cols, j.lanes)
 		cols = ceil(v, ceil(v*j.lanes, j.blockColumns())) * j.lanes
 	}
-	slices, stripes := ceil(j.k, j.depth), ceil(part.j1-part.j0, cols)
+	slices, stripes := j.slices(), ceil(part.j1-part.j0, cols)
 	for i := part.i0; i < part.i1; i += rows {
 		for q := range slices * stripes {
 			slice, stripe := q%slices, q/slices
 			if j.packA {
 				slice, stripe = q/stripes, q%stripes
 			}
-			c, k := part.j0+stripe*cols, slice*j.depth
-			j.multiplyBlock(l, &block{i0: i, i1: min(i+rows, part.i1), j0: c, j1: min(c+cols, part.j1),
-				k0: k, kn: min(j.depth, j.k-k), fresh: stripe == 0})
+			b := block{i0: i, i1: min(i+rows, part.i1), j0: part.j0 + stripe*cols, fresh: stripe == 0}
+			b.j1 = min(b.j0+cols, part.j1)
+			b.k0, b.kn = j.slice(slice)
+			if j.keepB {
+				b.kept, b.at = i > part.i0, stripe*cols*j.k+b.k0*ceil(b.j1-b.j0, j.lanes)*j.lanes
+			}
+			j.multiplyBlock(l, &b)
 		}
 	}
 }
@@ -258,7 +289,9 @@ func (j *job[T]) multiplyBlock(l *lane[T], b *block) {
 		j.inPlace(l, b)
 		return
 	}
-	j.packColumns(l.pb, b)
+	if !b.kept {
+		j.packColumns(l.pb[b.at:], b)
+	}
 	b.tiles = ceil(b.i1-b.i0, j.tileRows(b))
 	if j.packA && b.fresh {
 		j.packRows(l.pa, b)
@@ -352,7 +385,7 @@ func (j *job[T]) row(l *lane[T], b *block, kernels [][]func(*tile[T])) {
 		for t.width == wide && j.panel(b.j1-c0-t.count*wide) == j.vectors && b.j1-c0-t.count*wide >= wide {
 			t.count++
 		}
-		t.b, t.ldb = l.pb[(c0-b.j0)*b.kn:], v*j.lanes
+		t.b, t.ldb = l.pb[b.at+(c0-b.j0)*b.kn:], v*j.lanes
 		t.bstep, t.cstep = wide*b.kn, wide
 		t.c = j.c[r0*j.ldc+c0:]
 		step := t.width

@@ -20,6 +20,18 @@ func Mul[T Float](e *Engine, ta, tb bool, alpha T, a, b Matrix[T], beta T, c Mat
 	gemm(e, ta, tb, c.Rows, c.Cols, k, alpha, a.Data, a.Stride, b.Data, b.Stride, beta, c.Data, c.Stride)
 }
 
+// MulParts is [Mul] with the sums cut into parts of the inner dimension, which must be
+// a multiple of part: one part is added after the other, each rounded as by a call of
+// its own, so that the bits are those of a call for each part of which the later ones
+// add (beta 1). One call reads and writes c once.
+func MulParts[T Float](e *Engine, ta, tb bool, part int, alpha T, a, b Matrix[T], beta T, c Matrix[T]) {
+	k := fit(ta, tb, a, b, c)
+	if part <= 0 || k%part != 0 {
+		panic("gemm: part does not divide the inner dimension")
+	}
+	gemmParts(e, ta, tb, c.Rows, c.Cols, k, part, alpha, a.Data, a.Stride, b.Data, b.Stride, beta, c.Data, c.Stride)
+}
+
 // MulLower is [Mul] for the lower triangle of a square c; elements above the
 // diagonal are not written. It halves the work where the product is known to be
 // symmetric, as a similarity transform or a rank-2k update is.
@@ -48,6 +60,10 @@ func fit[T Float](ta, tb bool, a, b, c Matrix[T]) int {
 }
 
 func gemm[T Float](e *Engine, ta, tb bool, m, n, k int, alpha T, a []T, lda int, b []T, ldb int, beta T, c []T, ldc int) {
+	gemmParts(e, ta, tb, m, n, k, 0, alpha, a, lda, b, ldb, beta, c, ldc)
+}
+
+func gemmParts[T Float](e *Engine, ta, tb bool, m, n, k, part int, alpha T, a []T, lda int, b []T, ldb int, beta T, c []T, ldc int) {
 	checkSizes(m, n, k)
 	checkMatrix(m, n, c, ldc, "gemm: ldc < n", "gemm: c is too short")
 	if m == 0 || n == 0 {
@@ -59,7 +75,7 @@ func gemm[T Float](e *Engine, ta, tb bool, m, n, k int, alpha T, a []T, lda int,
 	}
 	checkOp(ta, m, k, a, lda, "gemm: lda is too small", "gemm: a is too short")
 	checkOp(tb, k, n, b, ldb, "gemm: ldb is too small", "gemm: b is too short")
-	multiply(e, &product[T]{ta: ta, tb: tb, m: m, n: n, k: k, alpha: alpha, beta: beta,
+	multiply(e, &product[T]{ta: ta, tb: tb, m: m, n: n, k: k, part: part, alpha: alpha, beta: beta,
 		a: a, b: b, c: c, lda: lda, ldb: ldb, ldc: ldc})
 }
 

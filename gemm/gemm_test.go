@@ -276,6 +276,53 @@ func (c *testCase[T]) moved(n int) *testCase[T] {
 	return &d
 }
 
+// parts compares MulParts with a call of Mul for each part.
+func parts[T Float](t *testing.T, e *Engine, r *rand.Rand, m, n, part, count int) {
+	t.Helper()
+	c := randomCase[T](r, m, n, part*count)
+	got, want := c.c.clone(), c.c.clone()
+	MulParts(e, c.ta, c.tb, part, c.alpha, view(c.a), view(c.b), c.beta, view(got))
+	a, b, beta := view(c.a), view(c.b), c.beta
+	for i := range count {
+		x, y := a, b
+		if c.ta {
+			x = a.Slice(i*part, 0, part, m)
+		} else {
+			x = a.Slice(0, i*part, m, part)
+		}
+		if c.tb {
+			y = b.Slice(0, i*part, n, part)
+		} else {
+			y = b.Slice(i*part, 0, part, n)
+		}
+		Mul(e, c.ta, c.tb, c.alpha, x, y, beta, view(want))
+		beta = 1
+	}
+	if c.alpha != 0 && !sameBits(got.all, want.all) {
+		t.Fatalf("%v: parts of %d differ from calls of their own", c, part)
+	}
+}
+
+func TestPartsEqualCallsOfTheirOwn(t *testing.T) {
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	eachEngine(t, func(t *testing.T, e *Engine) {
+		r := rand.New(rand.NewPCG(seed, 11))
+		for i := range 12 {
+			m, n, count := 1+r.IntN(60), 1+r.IntN(90), 1+r.IntN(5)
+			if i%3 == 0 { // rows in several blocks, columns worth packing
+				m, n = 200+r.IntN(300), 192+r.IntN(100)
+			}
+			if i == 3 { // several slices a part
+				m, count = 1+m/4, 2
+				parts[float32](t, e, r, m, n, 530, count)
+			}
+			parts[float32](t, e, r, m, n, 1+r.IntN(70), count)
+			parts[float64](t, e, r, m, n/2+1, 1+r.IntN(70), count)
+		}
+	})
+}
+
 func TestNaNAndInfinityTravelAsInBLAS(t *testing.T) {
 	eachEngine(t, func(t *testing.T, e *Engine) {
 		nonFinite[float32](t, e)
@@ -362,6 +409,7 @@ func TestBadArgumentsPanic(t *testing.T) {
 		{"gemm: a is too short", func() { e.Ssyrk(true, 2, 60, 1, x, 2, 0, x, 2) }},
 		{"gemm: sizes of a, b and c do not fit", func() { Mul(e, false, false, 1, m10, m10.Slice(0, 0, 9, 10), 0, m10) }},
 		{"gemm: sizes of a and c do not fit", func() { Syrk(e, false, 1, m10, 0, m10.Slice(0, 0, 9, 10)) }},
+		{"gemm: part does not divide the inner dimension", func() { MulParts(e, false, false, 3, 1, m10, m10, 0, NewMatrix[float32](10, 10)) }},
 		{"gemm: c is not square", func() {
 			MulLower(e, false, false, 1, m10.Slice(0, 0, 9, 10), m10, 0, NewMatrix[float32](9, 10))
 		}},
@@ -397,9 +445,10 @@ func TestCallsDoNotAllocate(t *testing.T) {
 			a.x[i*151] = 40
 		}
 		calls := map[string]func(){
-			"gemm": func() { e.Sgemm(false, true, 150, 150, 150, 2, a.x, 150, b.x, 150, 0, c.x, 150) },
-			"mul":  func() { Mul(e, true, false, 1, view(a), view(b), 1, view(c)) },
-			"syrk": func() { e.Ssyrk(false, 150, 150, 1, a.x, 150, 0, c.x, 150) },
+			"gemm":  func() { e.Sgemm(false, true, 150, 150, 150, 2, a.x, 150, b.x, 150, 0, c.x, 150) },
+			"mul":   func() { Mul(e, true, false, 1, view(a), view(b), 1, view(c)) },
+			"parts": func() { MulParts(e, true, false, 50, 1, view(a), view(b), 0, view(c)) },
+			"syrk":  func() { e.Ssyrk(false, 150, 150, 1, a.x, 150, 0, c.x, 150) },
 			"batch": func() {
 				e.SgemmBatch(Batch{9, 2000, 2000, 2000}, false, true, 32, 32, 32, 1, a.x, 32, b.x, 32, 0, c.x, 32)
 			},

@@ -3,19 +3,25 @@ package gemm
 import "unsafe"
 
 // planFor decides how to cut p up. The depth of a slice, which alone decides the
-// rounding, depends on k only; packing depends on the whole product; chunks also on the
+// rounding, depends on k and its parts only; packing depends on the whole product; chunks also on the
 // number of threads.
 //
 // Packing b costs one pass over it and pays when b is larger than the caches or has
 // a stride that maps its rows to the same cache lines, and enough tiles use it. Rows
 // of a are used in place: a tile of them passes by all panels of a block. Columns of
-// a, when a is transposed, are packed where they are far apart.
+// a, when a is transposed, are packed where they are far apart. When k has parts, the
+// packed columns of b serve one block of rows after the other, so that the rows of c stay
+// in the second-level cache while the parts are added up.
 func (f *family[T]) planFor(p *product[T], threads int) plan {
 	q := plan{mchunks: 1, nchunks: 1}
 	q.packB = p.tb || p.m >= 3*f.rows[1] && (p.k*p.n > f.inPlaceB || aliased(p.ldb) && p.k*p.n > f.inPlaceB/8)
 	q.packA = q.packB && p.ta && p.n >= 12*f.lanes && (p.m*p.k > f.inPlaceA || aliased(p.lda) && p.k*p.m > f.inPlaceA/8)
-	slices := ceil(p.k, f.kc)
-	q.depth = min(p.k, (ceil(p.k, slices)+3)&^3)
+	long := p.longest()
+	q.depth = min(long, (ceil(long, ceil(long, f.kc))+3)&^3)
+	q.height = f.mc
+	if q.packA && long < p.k && p.k*p.n <= f.keepB {
+		q.keepB, q.height = true, f.keepRows
+	}
 	if threads > 1 {
 		f.spread(p, &q, threads)
 	}

@@ -95,14 +95,15 @@ func (p *pass[T]) weightGrad(dy, x []T, t tensor[T]) { p.addOuter(0, p.w.tokens(
 
 // addOuter adds dyᵀ*x of n tokens from first on to the weight's gradient, one
 // sequence after the other: so the sum has the same order, and the same bits,
-// however a batch is cut into micro-batches.
+// however a batch is cut into micro-batches. The tokens are whole sequences, or lie in
+// one.
 func (p *pass[T]) addOuter(first, n int, dy, x []T, t tensor[T]) {
 	out, in := t.value.Rows, t.value.Cols
-	for lo := 0; lo < n; {
-		rows := min(n-lo, p.w.seq-(first+lo)%p.w.seq)
-		gemm.Mul(p.m.eng, true, false, 1, gemm.MatrixOf(rows, out, dy[lo*out:]), gemm.MatrixOf(rows, in, x[lo*in:]), 1, t.grad)
-		lo += rows
+	part := p.w.seq
+	if first%part != 0 || n < part {
+		part = n
 	}
+	gemm.MulParts(p.m.eng, true, false, part, 1, gemm.MatrixOf(n, out, dy), gemm.MatrixOf(n, in, x), 1, t.grad)
 }
 
 // normGrad sets dx, or adds to it, from the gradient dy of norm(x), and adds to
