@@ -55,20 +55,30 @@ func aliased(ld int) bool { return ld%512 == 0 }
 // hugeSize is the size in bytes of a huge page on the systems that have them.
 const hugeSize = 2 << 20
 
-// OnHugePages asks the system for huge pages under x, as far as it fills them, and
-// returns x. Products of large matrices wait less for address translation then, most of
-// all in a virtual machine. It must be called before x is first written, does nothing
-// to small slices and where there is no such request, and cannot fail.
+// OnHugePages asks the system for huge pages under x and returns x. Products of large
+// matrices wait less for address translation then, most of all in a virtual machine,
+// where a translation that is not at hand costs two walks. A slice that fills at least
+// two gets those that it fills; a smaller one those that it reaches into, so that
+// neighbours share them. It must be called before x is first written, does nothing to
+// small slices and where there is no such request, and cannot fail.
 func OnHugePages[E any](x []E) []E {
 	var e E
 	size := len(x) * int(unsafe.Sizeof(e))
-	if size < 2*hugeSize {
-		return x
+	switch {
+	case size >= 2*hugeSize:
+		start := uintptr(unsafe.Pointer(&x[0]))
+		skip := -start % hugeSize
+		adviseHuge(start+skip, (uintptr(size)-skip)/hugeSize*hugeSize)
+	case size >= hugeSize/8:
+		adviseAround(uintptr(unsafe.Pointer(&x[0])), size)
 	}
-	start := uintptr(unsafe.Pointer(&x[0]))
-	skip := -start % hugeSize
-	adviseHuge(start+skip, (uintptr(size)-skip)/hugeSize*hugeSize)
 	return x
+}
+
+// adviseAround asks for the huge pages that size bytes from start on reach into.
+func adviseAround(start uintptr, size int) {
+	first := start / hugeSize * hugeSize
+	adviseHuge(first, uintptr(ceil(int(start-first)+size, hugeSize))*hugeSize)
 }
 
 // aligned returns n zeros that start at a cache line. Where they fill a good part of a
@@ -82,9 +92,7 @@ func aligned[T Float](n int) []T {
 	skip := int(-uintptr(unsafe.Pointer(&buf[0])) % line / uintptr(size))
 	buf = buf[skip : skip+n : skip+n]
 	if n*size >= hugeSize/4 {
-		start := uintptr(unsafe.Pointer(&buf[0]))
-		first := start / hugeSize * hugeSize
-		adviseHuge(first, uintptr(ceil(int(start-first)+n*size, hugeSize))*hugeSize)
+		adviseAround(uintptr(unsafe.Pointer(&buf[0])), n*size)
 	}
 	return buf
 }

@@ -20,7 +20,7 @@ func (p *pass[T]) backward(tokens []int32, obs Observer) {
 			obs.PostBackward(l)
 		}
 	}
-	p.scatter = scatterTask[T]{tokens: tokens, grad: p.m.embed.grad, dx: w.dx}
+	p.scatter = scatterTask[T]{set: p.fresh && !p.m.cfg.TieWordEmbeddings, tokens: tokens, grad: p.m.embed.grad, dx: w.dx}
 	p.m.eng.Run((p.m.cfg.DModel+scatterCols-1)/scatterCols, &p.scatter)
 }
 
@@ -90,20 +90,22 @@ func (p *pass[T]) linearBack(dx, dy []T, t tensor[T], beta T) {
 	gemm.Mul(p.m.eng, false, false, 1, gemm.MatrixOf(n, t.value.Rows, dy), t.value, beta, gemm.MatrixOf(n, t.value.Cols, dx))
 }
 
-// weightGrad adds dyᵀ*x to the weight's gradient.
-func (p *pass[T]) weightGrad(dy, x []T, t tensor[T]) { p.addOuter(0, p.w.tokens(), dy, x, t) }
+// weightGrad adds dyᵀ*x to the weight's gradient, or sets it.
+func (p *pass[T]) weightGrad(dy, x []T, t tensor[T]) {
+	p.addOuter(0, p.w.tokens(), dy, x, t, beta[T](!p.fresh))
+}
 
-// addOuter adds dyᵀ*x of n tokens from first on to the weight's gradient, one
+// addOuter adds dyᵀ*x of n tokens from first on to keep times the weight's gradient, one
 // sequence after the other: so the sum has the same order, and the same bits,
 // however a batch is cut into micro-batches. The tokens are whole sequences, or lie in
 // one.
-func (p *pass[T]) addOuter(first, n int, dy, x []T, t tensor[T]) {
+func (p *pass[T]) addOuter(first, n int, dy, x []T, t tensor[T], keep T) {
 	out, in := t.value.Rows, t.value.Cols
 	part := p.w.seq
 	if first%part != 0 || n < part {
 		part = n
 	}
-	gemm.MulParts(p.m.eng, true, false, part, 1, gemm.MatrixOf(n, out, dy), gemm.MatrixOf(n, in, x), 1, t.grad)
+	gemm.MulParts(p.m.eng, true, false, part, 1, gemm.MatrixOf(n, out, dy), gemm.MatrixOf(n, in, x), keep, t.grad)
 }
 
 // normGrad sets dx, or adds to it, from the gradient dy of norm(x), and adds to
@@ -125,6 +127,9 @@ func (p *pass[T]) addParts(grad []T, at, width int) {
 		return
 	}
 	chunks := (p.w.tokens() + rowChunk - 1) / rowChunk
+	if p.fresh {
+		clear(grad)
+	}
 	for c := range chunks {
 		vec.Add(grad, grad, p.w.partial[c*width+at:c*width+at+len(grad)])
 	}
@@ -254,6 +259,7 @@ const scatterCols = 128
 // order, a range of columns at a time: a token that repeats is added up in the
 // same order whoever has the columns. Tied, the head's gradient is there already.
 type scatterTask[T gemm.Float] struct {
+	set    bool // clears its columns first
 	tokens []int32
 	grad   gemm.Matrix[T]
 	dx     []T
@@ -262,6 +268,9 @@ type scatterTask[T gemm.Float] struct {
 func (t *scatterTask[T]) Do(chunk, _ int) {
 	d := t.grad.Cols
 	lo, hi := chunk*scatterCols, min((chunk+1)*scatterCols, d)
+	for i := 0; t.set && i < t.grad.Rows; i++ {
+		clear(t.grad.Row(i)[lo:hi])
+	}
 	for i, id := range t.tokens {
 		row := t.grad.Row(int(id))[lo:hi]
 		vec.Add(row, row, t.dx[i*d+lo:i*d+hi])

@@ -15,6 +15,8 @@ type pass[T gemm.Float] struct {
 	m *Model[T]
 	w *work[T]
 
+	fresh bool // gradients are set, not added to
+
 	dots   dotsTask[T]
 	embed  embedTask[T]
 	norm   normTask[T]

@@ -16,6 +16,9 @@ type LossOptions struct {
 	// Divisor is the divisor of the whole global batch, so that micro-batches add
 	// up to it; 0 takes [Batch.Divisor] of this batch.
 	Divisor float64
+	// Fresh sets the gradients instead of adding to them: for the first micro-batch
+	// of a step, which then need not be cleared.
+	Fresh bool
 }
 
 // LossStats is what a batch adds to the loss.
@@ -135,6 +138,6 @@ func (p *pass[T]) headChunk(first, rows int) {
 	p.m.eng.Run((rows+rowChunk-1)/rowChunk, &p.loss)
 	if p.loss.grad {
 		gemm.Mul(p.m.eng, false, false, 1, logits, out.value, 0, gemm.MatrixOf(rows, d, p.w.dx[first*d:]))
-		p.addOuter(first, rows, logits.Data, x.Data, out)
+		p.addOuter(first, rows, logits.Data, x.Data, out, beta[T](first > 0 || !p.fresh))
 	}
 }

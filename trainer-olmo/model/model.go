@@ -216,7 +216,7 @@ type Observer interface {
 }
 
 // LossGrad runs a micro-batch forward and backward and adds its gradients to
-// those of [Model.Params]. The loss is (CE + ZLoss*Z)/Divisor. obs may be nil.
+// those of [Model.Params], or sets them when o says so. The loss is (CE + ZLoss*Z)/Divisor. obs may be nil.
 func (m *Model[T]) LossGrad(b Batch, o LossOptions, obs Observer) (LossStats, error) {
 	if err := b.check(m.cfg.VocabSize); err != nil {
 		return LossStats{}, err
@@ -226,6 +226,7 @@ func (m *Model[T]) LossGrad(b Batch, o LossOptions, obs Observer) (LossStats, er
 		m.train = newWork[T](m.cfg, len(m.windows), plan{rows: b.Rows, seq: b.Seq, capacity: b.Seq, keep: true}, &arena{})
 	}
 	m.prepare(m.train)
+	m.run.fresh = o.Fresh
 	m.run.forward(m.train, b.Tokens, obs)
 	s := m.run.head(&m.batch, o, true)
 	m.run.backward(b.Tokens, obs)

@@ -271,6 +271,40 @@ func rowsOf(b Batch, row, n int) Batch {
 
 // Reading tokens one by one, or in pieces, gives the logits of reading them all:
 // each token sees the same keys. Sums differ in order, so the bound is rounding.
+// Fresh gradients are those that cleared ones would have become, whatever was there.
+func TestFreshSetsGradients(t *testing.T) {
+	for name, c := range variants() {
+		t.Run(name, func(t *testing.T) {
+			m := newTest[float32](t, c, 2)
+			b := randomBatch(7, 3, 9, c.VocabSize)
+			var want, got []float32
+			for _, fresh := range []bool{false, true} {
+				for _, p := range m.Params() {
+					clear(p.Grad)
+					if fresh {
+						p.Grad[0], p.Grad[len(p.Grad)-1] = float32(math.NaN()), 5
+					}
+				}
+				if _, err := m.LossGrad(b, LossOptions{Fresh: fresh}, nil); err != nil {
+					t.Fatal(err)
+				}
+				for _, p := range m.Params() {
+					if fresh {
+						got = append(got, p.Grad...)
+					} else {
+						want = append(want, p.Grad...)
+					}
+				}
+			}
+			for i := range want {
+				if got[i] != want[i] {
+					t.Fatalf("gradient element %d is %g, want %g", i, got[i], want[i])
+				}
+			}
+		})
+	}
+}
+
 func TestDecoderAgreesWithLogits(t *testing.T) {
 	for name, c := range variants() {
 		t.Run(name, func(t *testing.T) {

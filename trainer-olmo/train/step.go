@@ -98,7 +98,6 @@ func (s *stepper[T]) gradients(b *data.Batch, st *stepStats) error {
 	divisor := whole.Divisor(s.opts.legacy)
 	st.Masked = whole.MaskedInstances()
 	o := model.LossOptions{Legacy: s.opts.legacy, ZLoss: s.opts.zLoss, Divisor: divisor}
-	s.clip.Zero()
 	if err := s.passes(b, o, st); err != nil {
 		return err
 	}
@@ -114,12 +113,16 @@ func (s *stepper[T]) passes(b *data.Batch, o model.LossOptions, st *stepStats) e
 	s.rowCE = s.rowCE[:0]
 	z, labels := 0.0, 0
 	lo, hi := s.ranks.rows(b.Rows)
-	for ; lo < hi; lo += s.opts.microRows {
+	if lo >= hi {
+		s.clip.Zero()
+	}
+	for o.Fresh = true; lo < hi; lo += s.opts.microRows {
 		end := min(lo+s.opts.microRows, hi)
 		ls, err := s.model.LossGrad(modelBatch(b, lo, end), o, s.watch(end == hi))
 		if err != nil {
 			return fmt.Errorf("train: step %d: %w", s.pos.Step+1, err)
 		}
+		o.Fresh = false
 		s.rowCE = append(s.rowCE, ls.RowCE...)
 		z += ls.Z
 		labels += ls.Labels

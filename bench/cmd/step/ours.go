@@ -44,7 +44,7 @@ func newOurs(c *config.Config, threads int) (*ours, error) {
 	seq := c.Data.SequenceLength
 	rows := int(c.Train.GlobalBatchSize) / seq
 	o.batch = model.Batch{Tokens: make([]int32, rows*seq), Rows: rows, Seq: seq}
-	o.loss = model.LossOptions{Divisor: o.batch.Divisor(false)}
+	o.loss = model.LossOptions{Divisor: o.batch.Divisor(false), Fresh: true}
 	return o, nil
 }
 
@@ -91,13 +91,19 @@ func (o *ours) run(n int) ([]sample, error) {
 
 func (o *ours) step() error {
 	o.steps++
-	o.clip.Zero()
 	s, err := o.model.LossGrad(o.batch, o.loss, nil)
 	if err != nil {
 		return err
 	}
 	o.last = s.CE / o.loss.Divisor
-	o.clip.Clip(o.clip.Norm(), o.steps)
+	norm := o.clip.Norm()
+	coef, _ := o.clip.Factor(norm, o.steps)
+	if s, ok := o.opt.(interface {
+		StepScaled(step int64, lr, scale float64) error
+	}); ok { // clips as it reads, as in package train
+		return s.StepScaled(o.steps, o.lr, coef)
+	}
+	o.clip.Clip(norm, o.steps)
 	return o.opt.Step(o.steps, o.lr)
 }
 
