@@ -11,6 +11,7 @@
 //	Sgemm, Dgemm, Mul            C = α*op(A)*op(B) + β*C
 //	SgemmBatch, DgemmBatch, …    the same for many products of one size
 //	Ssyrk, Dsyrk, Syrk           C = α*A*Aᵀ + β*C or α*Aᵀ*A + β*C, lower triangle
+//	MulParts                     Mul, summed part by part of the inner dimension
 //	MulLower                     the lower triangle of op(A)*op(B)
 //	Strsm, Dtrsm, Trsm           op(A)*X = α*B or X*op(A) = α*B, all 16 forms
 //	Strmm, Dtrmm, Trmm           B = α*op(A)*B or α*B*op(A), all 16 forms

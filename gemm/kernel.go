@@ -128,9 +128,8 @@ type blocking struct {
 	mc int // rows of a that are packed together
 	nc int // columns of b that are packed together; nc×kc stay in the second-level cache
 
-	// With parts of k: elements of b up to which all of it is kept packed, and the rows
-	// of a that are then packed together.
-	keepB, keepRows int
+	// keepRows is the rows of a that are packed together when all slices of b are kept.
+	keepRows int
 
 	// Elements up to which an operand is used where it lies.
 	inPlaceA, inPlaceB int

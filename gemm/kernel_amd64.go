@@ -34,7 +34,7 @@ func familySAVX512() *family[float32] {
 		leaf:  14, solve: sSolveKernelsAVX512(), times: sTimesKernelsAVX512(),
 		copyPanels: copyWith(sCopyAVX512), turnPanel: turnWith(sTurnsAVX512()),
 		peak:     func(n int) int { sPeakAVX512(n); return n * 12 * 16 },
-		blocking: blocking{kc: 512, mc: 2048, nc: 528, keepB: 288 << 10, keepRows: 180, inPlaceA: 160 << 10, inPlaceB: 96 << 10},
+		blocking: blocking{kc: 512, mc: 2048, nc: 528, keepRows: 180, inPlaceA: 160 << 10, inPlaceB: 96 << 10},
 	}
 }
 
@@ -46,7 +46,7 @@ func familyDAVX512() *family[float64] {
 		leaf:  14, solve: dSolveKernelsAVX512(), times: dTimesKernelsAVX512(),
 		copyPanels: copyWith(dCopyAVX512), turnPanel: turnWith(dTurnsAVX512()),
 		peak:     func(n int) int { dPeakAVX512(n); return n * 12 * 8 },
-		blocking: blocking{kc: 512, mc: 1024, nc: 264, keepB: 144 << 10, keepRows: 180, inPlaceA: 80 << 10, inPlaceB: 48 << 10},
+		blocking: blocking{kc: 512, mc: 1024, nc: 264, keepRows: 180, inPlaceA: 80 << 10, inPlaceB: 48 << 10},
 	}
 }
 
@@ -58,7 +58,7 @@ func familySAVX2() *family[float32] {
 		leaf:  6, solve: sSolveKernelsAVX2(), times: sTimesKernelsAVX2(),
 		copyPanels: copyWith(sCopyAVX2), turnPanel: turnWith(sTurnsAVX2()),
 		peak:     func(n int) int { sPeakAVX2(n); return n * 12 * 8 },
-		blocking: blocking{kc: 256, mc: 2048, nc: 256, keepB: 64 << 10, keepRows: 180, inPlaceA: 48 << 10, inPlaceB: 48 << 10},
+		blocking: blocking{kc: 256, mc: 2048, nc: 256, keepRows: 180, inPlaceA: 48 << 10, inPlaceB: 48 << 10},
 	}
 }
 
@@ -70,7 +70,7 @@ func familyDAVX2() *family[float64] {
 		leaf:  6, solve: dSolveKernelsAVX2(), times: dTimesKernelsAVX2(),
 		copyPanels: copyWith(dCopyAVX2), turnPanel: turnWith(dTurnsAVX2()),
 		peak:     func(n int) int { dPeakAVX2(n); return n * 12 * 4 },
-		blocking: blocking{kc: 256, mc: 1024, nc: 128, keepB: 32 << 10, keepRows: 180, inPlaceA: 24 << 10, inPlaceB: 24 << 10},
+		blocking: blocking{kc: 256, mc: 1024, nc: 128, keepRows: 180, inPlaceA: 24 << 10, inPlaceB: 24 << 10},
 	}
 }
 

@@ -32,7 +32,7 @@ func familySNEON() *family[float32] {
 		leaf:  8, solve: sSolveKernelsNEON(), times: sTimesKernelsNEON(),
 		copyPanels: copyRowsWith(sCopyNEON), turnPanel: turnBlocksWith(4, sTurnNEON),
 		peak:     func(n int) int { sPeakNEON(n); return n * 24 * 4 },
-		blocking: blocking{kc: 256, mc: 2048, nc: 252, keepB: 128 << 10, keepRows: 180, inPlaceA: 48 << 10, inPlaceB: 48 << 10},
+		blocking: blocking{kc: 256, mc: 2048, nc: 252, keepRows: 180, inPlaceA: 48 << 10, inPlaceB: 48 << 10},
 	}
 }
 
@@ -44,7 +44,7 @@ func familyDNEON() *family[float64] {
 		leaf:  8, solve: dSolveKernelsNEON(), times: dTimesKernelsNEON(),
 		copyPanels: copyRowsWith(dCopyNEON), turnPanel: turnBlocksWith(2, dTurnNEON),
 		peak:     func(n int) int { dPeakNEON(n); return n * 24 * 2 },
-		blocking: blocking{kc: 256, mc: 1024, nc: 126, keepB: 64 << 10, keepRows: 180, inPlaceA: 24 << 10, inPlaceB: 24 << 10},
+		blocking: blocking{kc: 256, mc: 1024, nc: 126, keepRows: 180, inPlaceA: 24 << 10, inPlaceB: 24 << 10},
 	}
 }
 

@@ -11,7 +11,7 @@ func genericFamily[T Float]() *family[T] {
 		byRow: make([][]func(*tile[T]), 2), byCol: make([][]func(*tile[T]), 2),
 		leaf:       8,
 		copyPanels: copyPanels[T], turnPanel: turnPanel[T], peak: peak[T],
-		blocking: blocking{kc: 256, mc: 64, nc: 128, keepB: 8 << 10, keepRows: 16, inPlaceA: 4 << 10, inPlaceB: 4 << 10},
+		blocking: blocking{kc: 256, mc: 64, nc: 128, keepRows: 16, inPlaceA: 4 << 10, inPlaceB: 4 << 10},
 	}
 	for range f.leaf + 1 {
 		f.solve = append(f.solve, solveWedge[T])

@@ -19,7 +19,7 @@ func (f *family[T]) planFor(p *product[T], threads int) plan {
 	long := p.longest()
 	q.depth = min(long, (ceil(long, ceil(long, f.kc))+3)&^3)
 	q.height = f.mc
-	if q.packA && long < p.k && p.k*p.n <= f.keepB {
+	if q.packA && long < p.k && ceil(p.n, f.lanes)*f.lanes*p.k <= f.blockColumns()*f.kc {
 		q.keepB, q.height = true, f.keepRows
 	}
 	if threads > 1 {
