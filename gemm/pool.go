@@ -4,16 +4,23 @@ import (
 	"runtime"
 	"sync"
 	"sync/atomic"
+	"time"
 )
 
 // The hand-off costs a cache miss each way, not a wake-up: a worker that has
 // nothing to do watches ticket for spinRounds loads (some tens of microseconds)
-// before it parks on its channel.
+// before it parks on its channel. It does not yield meanwhile: the caller yields, and
+// two goroutines that yield at once may leave with each other's thread, away from the
+// data in its caches.
 const (
-	spinRounds  = 40000
+	spinRounds  = 40_000
+	spinLate    = 8 // times as long for a worker that woke too late, lest it does so each time
 	yieldEvery  = 4096
-	pollWaiting = 20000
+	pollWaiting = 200_000
 )
+
+// patience is how long a worker may take to wake before the caller makes room for it.
+const patience = 100 * time.Microsecond
 
 // A ticket holds epoch<<epochShift | back<<backShift | front: the chunks in
 // [front, back) are not yet claimed.
@@ -45,8 +52,9 @@ type pool struct {
 	waiting atomic.Bool // the caller is parked on finished
 	task    Task
 	chunks  int
-	each    int   // chunks a ticket
-	before  int64 // done when the run has ended
+	woken   time.Time // when the caller woke workers that it looks out for, or zero
+	each    int       // chunks a ticket
+	before  int64     // done when the run has ended
 	spin    int
 
 	finished chan struct{}
@@ -57,7 +65,8 @@ type pool struct {
 // poolWorker is one worker's parking place.
 type poolWorker struct {
 	parked atomic.Bool
-	_      [63]byte
+	absent atomic.Bool // woken, and not here yet
+	_      [62]byte
 	wake   chan struct{}
 	id     int
 }
@@ -97,8 +106,11 @@ func (p *pool) run(chunks int, t Task) bool {
 	tickets := ceil(chunks, p.each)
 	epoch := p.ticket.Load()>>epochShift + 1
 	p.ticket.Store(epoch<<epochShift | uint64(tickets)<<backShift | 1)
-	p.wakeUp(tickets - 1)
+	if p.wakeUp(tickets - 1) {
+		p.woken = time.Now()
+	}
 	p.do(0, 0)
+	p.lookOut()
 	mine := 1
 	for {
 		i, ok := p.claim(epoch, 0)
@@ -106,6 +118,7 @@ func (p *pool) run(chunks int, t Task) bool {
 			break
 		}
 		p.do(i, 0)
+		p.lookOut()
 		mine++
 	}
 	p.before += int64(tickets - mine)
@@ -140,22 +153,53 @@ func (p *pool) claim(epoch uint64, worker int) (ticket int, ok bool) {
 	}
 }
 
-// wakeUp wakes up to n parked workers.
-func (p *pool) wakeUp(n int) {
+// wakeUp wakes up to n parked workers and reports whether there were any.
+func (p *pool) wakeUp(n int) (any bool) {
 	for _, w := range p.workers[:min(n, len(p.workers))] {
 		if w.parked.Load() && w.parked.CompareAndSwap(true, false) {
+			w.absent.Store(true)
 			w.wake <- struct{}{}
+			any = true
 		}
 	}
+	return any
 }
 
-// work claims and does tickets of one epoch until none is left.
-func (p *pool) work(epoch uint64, worker int) {
+// lookOut makes the caller change its processor when a worker that it woke does not
+// come. A system may queue a thread that wakes behind the one that woke it, for the
+// milliseconds of a time slice, though other processors are idle.
+func (p *pool) lookOut() {
+	if p.woken.IsZero() {
+		return
+	}
+	if p.anyAbsent() {
+		if time.Since(p.woken) < patience {
+			return
+		}
+		stepAside()
+	}
+	p.woken = time.Time{}
+}
+
+// anyAbsent reports whether a worker was woken that has not come yet.
+func (p *pool) anyAbsent() bool {
+	for _, w := range p.workers {
+		if w.absent.Load() {
+			return true
+		}
+	}
+	return false
+}
+
+// work claims and does tickets of one epoch until none is left, and reports whether
+// there was one.
+func (p *pool) work(epoch uint64, worker int) (some bool) {
 	for {
 		i, ok := p.claim(epoch, worker)
 		if !ok {
-			return
+			return some
 		}
+		some = true
 		p.do(i, worker)
 		p.done.Add(1)
 		if p.waiting.Load() && p.waiting.CompareAndSwap(true, false) {
@@ -164,8 +208,8 @@ func (p *pool) work(epoch uint64, worker int) {
 	}
 }
 
-// await returns when the workers have done their tickets: it polls, then parks. Every
-// ticket that is done wakes it, so it looks again.
+// await returns when the workers have done their tickets: it polls, for longer than they
+// usually differ, then parks. Every ticket that is done wakes it, so it looks again.
 func (p *pool) await() {
 	for i := 1; i < pollWaiting; i++ {
 		if p.done.Load() == p.before {
@@ -187,30 +231,32 @@ func (p *pool) await() {
 func (p *pool) serve(w *poolWorker) {
 	defer p.wg.Done()
 	var epoch uint64
+	spin := p.spin
 	for {
-		epoch = p.next(w, epoch)
+		epoch = p.next(w, epoch, spin)
 		if p.closing.Load() {
 			return
 		}
-		p.work(epoch, w.id)
+		spin = p.spin
+		if !p.work(epoch, w.id) {
+			spin *= spinLate
+		}
 	}
 }
 
-// next waits for an epoch other than the last one: it polls, then parks.
-func (p *pool) next(w *poolWorker, last uint64) uint64 {
+// next waits for an epoch other than the last one: it polls spin times, then parks.
+func (p *pool) next(w *poolWorker, last uint64, spin int) uint64 {
 	for i := 1; ; i++ {
 		if e := p.ticket.Load() >> epochShift; e != last {
 			return e
 		}
-		if i%yieldEvery == 0 {
-			runtime.Gosched()
-		}
-		if i < p.spin {
+		if i < spin {
 			continue
 		}
 		w.parked.Store(true)
 		if p.ticket.Load()>>epochShift == last || !w.parked.CompareAndSwap(true, false) {
 			<-w.wake
+			w.absent.Store(false)
 		}
 		i = 0
 	}
