@@ -36,8 +36,8 @@ func (f *family[T]) spread(p *product[T], q *plan, threads int) {
 	const least = 100_000 // multiply-adds worth handing out
 	want := min(threads, p.m*p.n*p.k/least)
 	columns, rows := p.n/threads, p.n
-	if q.packA {
-		columns, rows = columns+p.m, rows+p.m/threads
+	if q.packA { // narrow panels: an element costs more than one of b
+		columns, rows = columns+2*p.m, rows+2*p.m/threads
 	}
 	if !p.lower && (q.packB && rows < columns || p.n < 2*f.lanes*want) {
 		q.mchunks = max(1, min(want, p.m/(2*f.rows[1])))

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"math"
 	"runtime"
 	"slices"
 	"time"
@@ -35,6 +36,7 @@ type result struct {
 	Shape   string
 	Threads int
 	Flops   float64
+	Rounds  int
 	Peers   []measurement
 }
 
@@ -42,12 +44,16 @@ type measurement struct {
 	Name   string
 	Min    float64 // seconds
 	Median float64
-	Error  string `json:",omitempty"`
+	Ratio  float64 // median over the rounds of this time divided by ours
+	Spread float64 // standard error of Ratio
+	Error  string  `json:",omitempty"`
 }
 
 // settings of the timing.
 type settings struct {
-	rounds int
+	rounds int           // at least
+	most   time.Duration // that a row may take; more rounds follow until then, or until it is steady
+	steady float64       // standard error of the ratio at which a row is done
 	block  time.Duration // a block repeats the task for about this long
 	pause  time.Duration // between blocks, so that spinning workers fall asleep
 }
@@ -85,44 +91,58 @@ func (s *stage) in(e *contender, f func()) {
 }
 
 // measure interleaves the contenders: each round times one block of every
-// contender, starting with another one each time.
+// contender, starting with another one each time. A row that neighbours disturb gets
+// more rounds, the same for all.
 func (c *contest) measure(s *stage, set settings) result {
+	start := time.Now()
 	times := make([][]float64, len(c.entries))
 	reps := make([]int, len(c.entries))
 	for i, e := range c.entries {
-		s.in(e, func() {
-			if e.threads != nil {
-				e.threads(c.threads)
-			}
-			e.run()
-			start := time.Now()
-			e.run()
-			reps[i] = 1 + int(set.block/max(time.Since(start), time.Microsecond))
-		})
+		s.in(e, func() { reps[i] = e.prepare(c.threads, set.block) })
 		if i > 0 && c.check != nil {
 			if x := c.check(i); !(x <= 1) {
 				e.err = "wrong result"
 			}
 		}
 	}
-	for r := range set.rounds {
+	for r := 0; ; r++ {
 		for k := range c.entries {
 			i := (r + k) % len(c.entries)
 			e := c.entries[i]
-			s.in(e, func() { times[i] = append(times[i], e.block(c.threads, reps[i])) })
+			s.in(e, func() { times[i] = append(times[i], e.block(c.threads, reps[i], set.block/8)) })
 			time.Sleep(set.pause)
 		}
+		if r+1 < set.rounds {
+			continue
+		}
+		res := c.summarise(times)
+		if res.spread() <= set.steady || time.Since(start) > set.most {
+			return res
+		}
 	}
-	return c.summarise(times)
 }
 
-// block returns the seconds of one run, the mean over reps runs.
-func (e *contender) block(threads, reps int) float64 {
+// prepare runs the task twice and returns how many runs fill a block.
+func (e *contender) prepare(threads int, block time.Duration) (reps int) {
+	if e.threads != nil {
+		e.threads(threads)
+	}
+	e.run()
+	start := time.Now()
+	e.run()
+	return 1 + int(block/max(time.Since(start), time.Microsecond))
+}
+
+// block returns the seconds of one run, the mean over reps runs. Short runs are
+// repeated for a while before that, until the contender's threads are awake.
+func (e *contender) block(threads, reps int, warm time.Duration) float64 {
 	if e.threads != nil {
 		e.threads(threads)
 	}
 	if reps > 1 {
-		e.run()
+		for start := time.Now(); time.Since(start) < warm; {
+			e.run()
+		}
 	}
 	start := time.Now()
 	for range reps {
@@ -132,21 +152,56 @@ func (e *contender) block(threads, reps int) float64 {
 	return max(t-e.overhead.Seconds()*float64(e.calls), 1e-9)
 }
 
+// summarise reduces the times, a slice an entry, all in the order of the rounds. Times
+// of one round are of the same moments, so that their ratios do not follow the clock.
 func (c *contest) summarise(times [][]float64) result {
-	r := result{Group: c.group, Shape: c.shape, Threads: c.threads, Flops: c.flops}
+	r := result{Group: c.group, Shape: c.shape, Threads: c.threads, Flops: c.flops, Rounds: len(times[0])}
 	for i, e := range c.entries {
-		slices.Sort(times[i])
-		r.Peers = append(r.Peers, measurement{Name: e.name, Min: times[i][0], Median: times[i][len(times[i])/2], Error: e.err})
+		m := measurement{Name: e.name, Error: e.err}
+		ratios := make([]float64, r.Rounds)
+		for k, t := range times[i] {
+			ratios[k] = t / times[0][k]
+		}
+		m.Ratio, m.Spread = median(ratios)
+		sorted := slices.Sorted(slices.Values(times[i]))
+		m.Min, m.Median = sorted[0], sorted[len(sorted)/2]
+		r.Peers = append(r.Peers, m)
 	}
 	return r
 }
 
-// ratio is the best valid peer's time divided by ours, and that peer.
-func (r *result) ratio() (x float64, best string) {
-	for _, p := range r.Peers[1:] {
-		if p.Error == "" && (best == "" || p.Min/r.Peers[0].Min < x) {
-			x, best = p.Min/r.Peers[0].Min, p.Name
+// median returns the median of x, which it sorts, and its standard error, from the
+// distance of the quartiles as of a normal distribution: it ignores outliers.
+func median(x []float64) (mid, standardError float64) {
+	slices.Sort(x)
+	n := len(x)
+	mid = (x[(n-1)/2] + x[n/2]) / 2
+	return mid, 0.93 * (x[n-1-n/4] - x[n/4]) / math.Sqrt(float64(n))
+}
+
+// best is the valid peer with the least time, nil when there is none.
+func (r *result) best() *measurement {
+	var best *measurement
+	for i := range r.Peers[1:] {
+		if p := &r.Peers[1+i]; p.Error == "" && (best == nil || p.Ratio < best.Ratio) {
+			best = p
 		}
 	}
-	return x, best
+	return best
+}
+
+// ratio is the best valid peer's time divided by ours, and that peer.
+func (r *result) ratio() (x float64, best string) {
+	if p := r.best(); p != nil {
+		return p.Ratio, p.Name
+	}
+	return 0, ""
+}
+
+// spread is the standard error of the ratio, relative to it.
+func (r *result) spread() float64 {
+	if p := r.best(); p != nil {
+		return p.Spread / p.Ratio
+	}
+	return 0
 }

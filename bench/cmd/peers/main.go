@@ -105,9 +105,9 @@ func run(o options) error {
 		return err
 	}
 	rep.Overhead = map[string]string{"Fortran call": over.pointers.String(), "dnnl_sgemm": over.dnnl.String()}
-	set := settings{rounds: 9, block: 10 * time.Millisecond, pause: 3 * time.Millisecond}
+	set := settings{rounds: 11, most: 3 * time.Second, steady: 0.01, block: 6 * time.Millisecond, pause: 3 * time.Millisecond}
 	if o.quick {
-		set = settings{rounds: 5, block: 5 * time.Millisecond, pause: 2 * time.Millisecond}
+		set = settings{rounds: 5, most: time.Second, steady: 0.02, block: 4 * time.Millisecond, pause: 2 * time.Millisecond}
 	}
 	rep.Warning = load.Warning()
 	counts, err := parseCounts(o.threads)

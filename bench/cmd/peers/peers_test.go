@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"math"
+	"math/rand/v2"
 	"strings"
 	"testing"
 	"time"
@@ -12,11 +13,68 @@ import (
 
 func TestRatioPassesOverWrongPeers(t *testing.T) {
 	r := result{Peers: []measurement{
-		{Name: "asteria", Min: 2}, {Name: "fast but wrong", Min: 1, Error: "wrong result"},
-		{Name: "slow", Min: 5}, {Name: "best", Min: 3},
+		{Name: "asteria", Ratio: 1}, {Name: "fast but wrong", Ratio: 0.5, Error: "wrong result"},
+		{Name: "slow", Ratio: 2.5}, {Name: "best", Ratio: 1.5},
 	}}
 	if x, best := r.ratio(); x != 1.5 || best != "best" {
 		t.Fatalf("%v to %q", x, best)
+	}
+}
+
+// A clock that halves for some of the rounds, and a few lucky or disturbed blocks, must
+// not change the ratio.
+func TestRatioIsOfPairedRounds(t *testing.T) {
+	ours, peer := make([]float64, 21), make([]float64, 21)
+	for r := range ours {
+		clock := 1 + float64(r%3)
+		ours[r], peer[r] = 2*clock, 3*clock
+	}
+	ours[4], peer[11], peer[20] = 50, 1, 40
+	c := &contest{entries: []*contender{{name: "asteria"}, {name: "peer"}}}
+	r := c.summarise([][]float64{ours, peer})
+	if x, _ := r.ratio(); x != 1.5 || r.spread() != 0 || r.Rounds != 21 {
+		t.Fatalf("ratio %v, spread %v of %d rounds", x, r.spread(), r.Rounds)
+	}
+	if m := r.Peers[1]; m.Min != 1 || m.Median != 6 {
+		t.Fatalf("minimum %v, median %v", m.Min, m.Median)
+	}
+}
+
+// The standard error from quartiles against the definition, on many medians of normal
+// numbers.
+func TestMedianKnowsItsError(t *testing.T) {
+	const n, tries = 31, 2000
+	r := rand.New(rand.NewPCG(7, 7))
+	var square, claimed float64
+	for range tries {
+		x := make([]float64, n)
+		for i := range x {
+			x[i] = r.NormFloat64()
+		}
+		mid, e := median(x)
+		square += mid * mid / tries
+		claimed += e / tries
+	}
+	if q := claimed / math.Sqrt(square); q < 0.85 || q > 1.15 {
+		t.Fatalf("claims %.2f of the true error", q)
+	}
+}
+
+// A row with a steady ratio ends after the least rounds, another one goes on until its
+// time is up.
+func TestDisturbedRowsGetMoreRounds(t *testing.T) {
+	st := newStage()
+	defer st.close()
+	row := func(steady float64) result {
+		run := func() { time.Sleep(50 * time.Microsecond) }
+		c := &contest{entries: []*contender{{name: "asteria", run: run}, {name: "peer", run: run}}}
+		return c.measure(st, settings{rounds: 3, most: 30 * time.Millisecond, steady: steady, block: time.Microsecond})
+	}
+	if r := row(math.Inf(1)); r.Rounds != 3 {
+		t.Errorf("a steady row had %d rounds", r.Rounds)
+	}
+	if r := row(-1); r.Rounds <= 3 {
+		t.Errorf("an unsteady row had %d rounds", r.Rounds)
 	}
 }
 

@@ -24,7 +24,7 @@ func (r *report) printHead(w io.Writer) {
 		fmt.Fprintf(w, "FMA peak, %d thread(s): %.1f GFLOP/s float32, %.1f float64\n", n, r.FMA[n], r.FMA[n]/2)
 	}
 	fmt.Fprintf(w, "taken off each peer call: %s (Fortran), %s (dnnl_sgemm)\n", r.Overhead["Fortran call"], r.Overhead["dnnl_sgemm"])
-	fmt.Fprintln(w, "times: minimum (median) of interleaved rounds; ratio: best peer's minimum divided by ours")
+	fmt.Fprintln(w, "times: minimum (median) of interleaved rounds; ratio: median over the rounds of the best peer's time divided by ours")
 }
 
 // hasPeak tells which groups do nothing but multiply and add.
@@ -45,7 +45,7 @@ func (r *report) printRow(w io.Writer, x *result) {
 		}
 	}
 	ratio, best := x.ratio()
-	fmt.Fprintf(w, "  ratio %.2f to %s", ratio, best)
+	fmt.Fprintf(w, "  ratio %.2f ±%.0f%% of %d to %s", ratio, 100*x.spread(), x.Rounds, best)
 	if hasPeak(x.Group) {
 		peak := r.FMA[x.Threads]
 		if strings.HasPrefix(x.Group, "D") {
