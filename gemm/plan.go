@@ -30,10 +30,13 @@ func (f *family[T]) planFor(p *product[T], threads int) plan {
 
 // spread cuts p into chunks for more than one thread: one each, along the dimension
 // along which they pack least, since every chunk packs what it needs; columns when b
-// is in place or of a triangle. Chunks that fill a packed block are handed out one by
-// one, to even out the speeds of the threads.
+// is in place or of a triangle. Large products and chunks that fill a packed block are
+// cut further and handed out one by one, to even out the speeds of the threads.
 func (f *family[T]) spread(p *product[T], q *plan, threads int) {
-	const least = 100_000 // multiply-adds worth handing out
+	const (
+		least = 100_000     // multiply-adds worth handing out
+		large = 400_000_000 // multiply-adds of a thread, of which it may lose a slice to others
+	)
 	want := min(threads, p.m*p.n*p.k/least)
 	columns, rows := p.n/threads, p.n
 	if q.packA { // narrow panels: an element costs more than one of b
@@ -44,6 +47,9 @@ func (f *family[T]) spread(p *product[T], q *plan, threads int) {
 		return
 	}
 	q.nchunks = max(1, min(want, p.n/(2*f.lanes)))
+	if q.packB && !q.packA && p.m*p.n*p.k/threads > large {
+		q.nchunks = max(q.nchunks, min(2*threads, p.n/(4*f.lanes)))
+	}
 	if blocks := p.n / f.blockColumns() / threads * threads; q.packB && !q.packA && !p.lower {
 		q.nchunks = max(q.nchunks, min(blocks, 4*threads))
 	}

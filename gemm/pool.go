@@ -14,7 +14,7 @@ import (
 // data in its caches.
 const (
 	spinRounds  = 40_000
-	spinLate    = 8 // times as long for a worker that woke too late, lest it does so each time
+	spinLate    = 32 // times as long for a worker that woke too late, lest it does so each time
 	yieldEvery  = 4096
 	pollWaiting = 200_000
 )
@@ -177,6 +177,10 @@ func (p *pool) lookOut() {
 			return
 		}
 		stepAside()
+		for i := 0; i < spinRounds && p.anyAbsent(); i++ {
+			// Without this wait the caller would take the next chunk, and the worker
+			// would find none.
+		}
 	}
 	p.woken = time.Time{}
 }
