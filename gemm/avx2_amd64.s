@@ -120,12 +120,12 @@ maskedbeta:
 	JMP        stored
 
 lower:
-	MOVQ       120(AX), DX
-	MOVQ       32(SP), CX
+	MOVQ       120(AX), CX
+	MOVQ       32(SP), DX
 	MOVQ       $-1, DI
-	BZHIQ      DX, DI, DI
-	MOVQ       BX, DX
-	MOVQ       CX, BX
+	BZHIQ      CX, DI, DI
+	MOVQ       BX, CX
+	MOVQ       DX, BX
 	SHRQ       $0x10, BX
 	ANDQ       DI, BX
 	POPCNTQ    BX, BX
@@ -133,9 +133,9 @@ lower:
 	SHLQ       $0x02, BX
 	SUBQ       BX, DI
 	VMOVUPS    128(DI), Y1
-	VMASKMOVPS Y0, Y1, (DX)
-	LEAQ       1(CX)(CX*1), CX
-	MOVQ       CX, 32(SP)
+	VMASKMOVPS Y0, Y1, (CX)
+	LEAQ       1(DX)(DX*1), DX
+	MOVQ       DX, 32(SP)
 
 stored:
 	// next tile
@@ -327,12 +327,12 @@ maskedbeta:
 	JMP        stored
 
 lower:
-	MOVQ       120(AX), DX
-	MOVQ       32(SP), CX
+	MOVQ       120(AX), CX
+	MOVQ       32(SP), DX
 	MOVQ       $-1, R9
-	BZHIQ      DX, R9, R9
-	MOVQ       BX, DX
-	MOVQ       CX, BX
+	BZHIQ      CX, R9, R9
+	MOVQ       BX, CX
+	MOVQ       DX, BX
 	SHRQ       $0x10, BX
 	ANDQ       R9, BX
 	POPCNTQ    BX, BX
@@ -340,10 +340,10 @@ lower:
 	SHLQ       $0x02, BX
 	SUBQ       BX, R10
 	VMOVUPS    128(R10), Y2
-	VMASKMOVPS Y0, Y2, (DX)
-	LEAQ       1(CX)(CX*1), CX
-	ADDQ       R8, DX
-	MOVQ       CX, BX
+	VMASKMOVPS Y0, Y2, (CX)
+	LEAQ       1(DX)(DX*1), DX
+	ADDQ       R8, CX
+	MOVQ       DX, BX
 	SHRQ       $0x10, BX
 	ANDQ       R9, BX
 	POPCNTQ    BX, BX
@@ -351,9 +351,9 @@ lower:
 	SHLQ       $0x02, BX
 	SUBQ       BX, R9
 	VMOVUPS    128(R9), Y2
-	VMASKMOVPS Y1, Y2, (DX)
-	LEAQ       1(CX)(CX*1), CX
-	MOVQ       CX, 32(SP)
+	VMASKMOVPS Y1, Y2, (CX)
+	LEAQ       1(DX)(DX*1), DX
+	MOVQ       DX, 32(SP)
 
 stored:
 	// next tile
@@ -535,12 +535,12 @@ maskedbeta:
 	JMP        stored
 
 lower:
-	MOVQ       120(AX), DX
-	MOVQ       32(SP), CX
+	MOVQ       120(AX), CX
+	MOVQ       32(SP), DX
 	MOVQ       $-1, R9
-	BZHIQ      DX, R9, R9
-	MOVQ       BX, DX
-	MOVQ       CX, BX
+	BZHIQ      CX, R9, R9
+	MOVQ       BX, CX
+	MOVQ       DX, BX
 	SHRQ       $0x10, BX
 	ANDQ       R9, BX
 	POPCNTQ    BX, BX
@@ -548,10 +548,10 @@ lower:
 	SHLQ       $0x02, BX
 	SUBQ       BX, R10
 	VMOVUPS    128(R10), Y3
-	VMASKMOVPS Y0, Y3, (DX)
-	LEAQ       1(CX)(CX*1), CX
-	ADDQ       R8, DX
-	MOVQ       CX, BX
+	VMASKMOVPS Y0, Y3, (CX)
+	LEAQ       1(DX)(DX*1), DX
+	ADDQ       R8, CX
+	MOVQ       DX, BX
 	SHRQ       $0x10, BX
 	ANDQ       R9, BX
 	POPCNTQ    BX, BX
@@ -559,10 +559,10 @@ lower:
 	SHLQ       $0x02, BX
 	SUBQ       BX, R10
 	VMOVUPS    128(R10), Y3
-	VMASKMOVPS Y1, Y3, (DX)
-	LEAQ       1(CX)(CX*1), CX
-	ADDQ       R8, DX
-	MOVQ       CX, BX
+	VMASKMOVPS Y1, Y3, (CX)
+	LEAQ       1(DX)(DX*1), DX
+	ADDQ       R8, CX
+	MOVQ       DX, BX
 	SHRQ       $0x10, BX
 	ANDQ       R9, BX
 	POPCNTQ    BX, BX
@@ -570,9 +570,9 @@ lower:
 	SHLQ       $0x02, BX
 	SUBQ       BX, R9
 	VMOVUPS    128(R9), Y3
-	VMASKMOVPS Y2, Y3, (DX)
-	LEAQ       1(CX)(CX*1), CX
-	MOVQ       CX, 32(SP)
+	VMASKMOVPS Y2, Y3, (CX)
+	LEAQ       1(DX)(DX*1), DX
+	MOVQ       DX, 32(SP)
 
 stored:
 	// next tile
@@ -779,12 +779,12 @@ maskedbeta:
 	JMP        stored
 
 lower:
-	MOVQ       120(AX), DX
-	MOVQ       32(SP), CX
+	MOVQ       120(AX), CX
+	MOVQ       32(SP), DX
 	MOVQ       $-1, R10
-	BZHIQ      DX, R10, R10
-	MOVQ       BX, DX
-	MOVQ       CX, BX
+	BZHIQ      CX, R10, R10
+	MOVQ       BX, CX
+	MOVQ       DX, BX
 	SHRQ       $0x10, BX
 	ANDQ       R10, BX
 	POPCNTQ    BX, BX
@@ -792,10 +792,10 @@ lower:
 	SHLQ       $0x02, BX
 	SUBQ       BX, R11
 	VMOVUPS    128(R11), Y4
-	VMASKMOVPS Y0, Y4, (DX)
-	LEAQ       1(CX)(CX*1), CX
-	ADDQ       R8, DX
-	MOVQ       CX, BX
+	VMASKMOVPS Y0, Y4, (CX)
+	LEAQ       1(DX)(DX*1), DX
+	ADDQ       R8, CX
+	MOVQ       DX, BX
 	SHRQ       $0x10, BX
 	ANDQ       R10, BX
 	POPCNTQ    BX, BX
@@ -803,10 +803,10 @@ lower:
 	SHLQ       $0x02, BX
 	SUBQ       BX, R11
 	VMOVUPS    128(R11), Y4
-	VMASKMOVPS Y1, Y4, (DX)
-	LEAQ       1(CX)(CX*1), CX
-	ADDQ       R8, DX
-	MOVQ       CX, BX
+	VMASKMOVPS Y1, Y4, (CX)
+	LEAQ       1(DX)(DX*1), DX
+	ADDQ       R8, CX
+	MOVQ       DX, BX
 	SHRQ       $0x10, BX
 	ANDQ       R10, BX
 	POPCNTQ    BX, BX
@@ -814,10 +814,10 @@ lower:
 	SHLQ       $0x02, BX
 	SUBQ       BX, R11
 	VMOVUPS    128(R11), Y4
-	VMASKMOVPS Y2, Y4, (DX)
-	LEAQ       1(CX)(CX*1), CX
-	ADDQ       R8, DX
-	MOVQ       CX, BX
+	VMASKMOVPS Y2, Y4, (CX)
+	LEAQ       1(DX)(DX*1), DX
+	ADDQ       R8, CX
+	MOVQ       DX, BX
 	SHRQ       $0x10, BX
 	ANDQ       R10, BX
 	POPCNTQ    BX, BX
@@ -825,9 +825,9 @@ lower:
 	SHLQ       $0x02, BX
 	SUBQ       BX, R10
 	VMOVUPS    128(R10), Y4
-	VMASKMOVPS Y3, Y4, (DX)
-	LEAQ       1(CX)(CX*1), CX
-	MOVQ       CX, 32(SP)
+	VMASKMOVPS Y3, Y4, (CX)
+	LEAQ       1(DX)(DX*1), DX
+	MOVQ       DX, 32(SP)
 
 stored:
 	// next tile
@@ -1058,12 +1058,12 @@ maskedbeta:
 	JMP        stored
 
 lower:
-	MOVQ       120(AX), DX
-	MOVQ       32(SP), CX
+	MOVQ       120(AX), CX
+	MOVQ       32(SP), DX
 	MOVQ       $-1, R10
-	BZHIQ      DX, R10, R10
-	MOVQ       BX, DX
-	MOVQ       CX, BX
+	BZHIQ      CX, R10, R10
+	MOVQ       BX, CX
+	MOVQ       DX, BX
 	SHRQ       $0x10, BX
 	ANDQ       R10, BX
 	POPCNTQ    BX, BX
@@ -1071,10 +1071,10 @@ lower:
 	SHLQ       $0x02, BX
 	SUBQ       BX, R11
 	VMOVUPS    128(R11), Y5
-	VMASKMOVPS Y0, Y5, (DX)
-	LEAQ       1(CX)(CX*1), CX
-	ADDQ       R8, DX
-	MOVQ       CX, BX
+	VMASKMOVPS Y0, Y5, (CX)
+	LEAQ       1(DX)(DX*1), DX
+	ADDQ       R8, CX
+	MOVQ       DX, BX
 	SHRQ       $0x10, BX
 	ANDQ       R10, BX
 	POPCNTQ    BX, BX
@@ -1082,10 +1082,10 @@ lower:
 	SHLQ       $0x02, BX
 	SUBQ       BX, R11
 	VMOVUPS    128(R11), Y5
-	VMASKMOVPS Y1, Y5, (DX)
-	LEAQ       1(CX)(CX*1), CX
-	ADDQ       R8, DX
-	MOVQ       CX, BX
+	VMASKMOVPS Y1, Y5, (CX)
+	LEAQ       1(DX)(DX*1), DX
+	ADDQ       R8, CX
+	MOVQ       DX, BX
 	SHRQ       $0x10, BX
 	ANDQ       R10, BX
 	POPCNTQ    BX, BX
@@ -1093,10 +1093,10 @@ lower:
 	SHLQ       $0x02, BX
 	SUBQ       BX, R11
 	VMOVUPS    128(R11), Y5
-	VMASKMOVPS Y2, Y5, (DX)
-	LEAQ       1(CX)(CX*1), CX
-	ADDQ       R8, DX
-	MOVQ       CX, BX
+	VMASKMOVPS Y2, Y5, (CX)
+	LEAQ       1(DX)(DX*1), DX
+	ADDQ       R8, CX
+	MOVQ       DX, BX
 	SHRQ       $0x10, BX
 	ANDQ       R10, BX
 	POPCNTQ    BX, BX
@@ -1104,10 +1104,10 @@ lower:
 	SHLQ       $0x02, BX
 	SUBQ       BX, R11
 	VMOVUPS    128(R11), Y5
-	VMASKMOVPS Y3, Y5, (DX)
-	LEAQ       1(CX)(CX*1), CX
-	ADDQ       R8, DX
-	MOVQ       CX, BX
+	VMASKMOVPS Y3, Y5, (CX)
+	LEAQ       1(DX)(DX*1), DX
+	ADDQ       R8, CX
+	MOVQ       DX, BX
 	SHRQ       $0x10, BX
 	ANDQ       R10, BX
 	POPCNTQ    BX, BX
@@ -1115,9 +1115,9 @@ lower:
 	SHLQ       $0x02, BX
 	SUBQ       BX, R10
 	VMOVUPS    128(R10), Y5
-	VMASKMOVPS Y4, Y5, (DX)
-	LEAQ       1(CX)(CX*1), CX
-	MOVQ       CX, 32(SP)
+	VMASKMOVPS Y4, Y5, (CX)
+	LEAQ       1(DX)(DX*1), DX
+	MOVQ       DX, 32(SP)
 
 stored:
 	// next tile
@@ -1375,12 +1375,12 @@ maskedbeta:
 	JMP        stored
 
 lower:
-	MOVQ       120(AX), DX
-	MOVQ       32(SP), CX
+	MOVQ       120(AX), CX
+	MOVQ       32(SP), DX
 	MOVQ       $-1, R10
-	BZHIQ      DX, R10, R10
-	MOVQ       BX, DX
-	MOVQ       CX, BX
+	BZHIQ      CX, R10, R10
+	MOVQ       BX, CX
+	MOVQ       DX, BX
 	SHRQ       $0x10, BX
 	ANDQ       R10, BX
 	POPCNTQ    BX, BX
@@ -1388,10 +1388,10 @@ lower:
 	SHLQ       $0x02, BX
 	SUBQ       BX, R11
 	VMOVUPS    128(R11), Y6
-	VMASKMOVPS Y0, Y6, (DX)
-	LEAQ       1(CX)(CX*1), CX
-	ADDQ       R8, DX
-	MOVQ       CX, BX
+	VMASKMOVPS Y0, Y6, (CX)
+	LEAQ       1(DX)(DX*1), DX
+	ADDQ       R8, CX
+	MOVQ       DX, BX
 	SHRQ       $0x10, BX
 	ANDQ       R10, BX
 	POPCNTQ    BX, BX
@@ -1399,10 +1399,10 @@ lower:
 	SHLQ       $0x02, BX
 	SUBQ       BX, R11
 	VMOVUPS    128(R11), Y6
-	VMASKMOVPS Y1, Y6, (DX)
-	LEAQ       1(CX)(CX*1), CX
-	ADDQ       R8, DX
-	MOVQ       CX, BX
+	VMASKMOVPS Y1, Y6, (CX)
+	LEAQ       1(DX)(DX*1), DX
+	ADDQ       R8, CX
+	MOVQ       DX, BX
 	SHRQ       $0x10, BX
 	ANDQ       R10, BX
 	POPCNTQ    BX, BX
@@ -1410,10 +1410,10 @@ lower:
 	SHLQ       $0x02, BX
 	SUBQ       BX, R11
 	VMOVUPS    128(R11), Y6
-	VMASKMOVPS Y2, Y6, (DX)
-	LEAQ       1(CX)(CX*1), CX
-	ADDQ       R8, DX
-	MOVQ       CX, BX
+	VMASKMOVPS Y2, Y6, (CX)
+	LEAQ       1(DX)(DX*1), DX
+	ADDQ       R8, CX
+	MOVQ       DX, BX
 	SHRQ       $0x10, BX
 	ANDQ       R10, BX
 	POPCNTQ    BX, BX
@@ -1421,10 +1421,10 @@ lower:
 	SHLQ       $0x02, BX
 	SUBQ       BX, R11
 	VMOVUPS    128(R11), Y6
-	VMASKMOVPS Y3, Y6, (DX)
-	LEAQ       1(CX)(CX*1), CX
-	ADDQ       R8, DX
-	MOVQ       CX, BX
+	VMASKMOVPS Y3, Y6, (CX)
+	LEAQ       1(DX)(DX*1), DX
+	ADDQ       R8, CX
+	MOVQ       DX, BX
 	SHRQ       $0x10, BX
 	ANDQ       R10, BX
 	POPCNTQ    BX, BX
@@ -1432,10 +1432,10 @@ lower:
 	SHLQ       $0x02, BX
 	SUBQ       BX, R11
 	VMOVUPS    128(R11), Y6
-	VMASKMOVPS Y4, Y6, (DX)
-	LEAQ       1(CX)(CX*1), CX
-	ADDQ       R8, DX
-	MOVQ       CX, BX
+	VMASKMOVPS Y4, Y6, (CX)
+	LEAQ       1(DX)(DX*1), DX
+	ADDQ       R8, CX
+	MOVQ       DX, BX
 	SHRQ       $0x10, BX
 	ANDQ       R10, BX
 	POPCNTQ    BX, BX
@@ -1443,9 +1443,9 @@ lower:
 	SHLQ       $0x02, BX
 	SUBQ       BX, R10
 	VMOVUPS    128(R10), Y6
-	VMASKMOVPS Y5, Y6, (DX)
-	LEAQ       1(CX)(CX*1), CX
-	MOVQ       CX, 32(SP)
+	VMASKMOVPS Y5, Y6, (CX)
+	LEAQ       1(DX)(DX*1), DX
+	MOVQ       DX, 32(SP)
 
 stored:
 	// next tile
@@ -1579,12 +1579,12 @@ maskedbeta:
 	JMP        stored
 
 lower:
-	MOVQ       120(AX), DX
-	MOVQ       32(SP), CX
+	MOVQ       120(AX), CX
+	MOVQ       32(SP), DX
 	MOVQ       $-1, R8
-	BZHIQ      DX, R8, R8
-	MOVQ       BX, DX
-	MOVQ       CX, BX
+	BZHIQ      CX, R8, R8
+	MOVQ       BX, CX
+	MOVQ       DX, BX
 	SHRQ       $0x10, BX
 	ANDQ       R8, BX
 	POPCNTQ    BX, BX
@@ -1592,9 +1592,9 @@ lower:
 	SHLQ       $0x02, BX
 	SUBQ       BX, R8
 	VMOVUPS    128(R8), Y1
-	VMASKMOVPS Y0, Y1, (DX)
-	LEAQ       1(CX)(CX*1), CX
-	MOVQ       CX, 32(SP)
+	VMASKMOVPS Y0, Y1, (CX)
+	LEAQ       1(DX)(DX*1), DX
+	MOVQ       DX, 32(SP)
 
 stored:
 	// next tile
@@ -1752,12 +1752,12 @@ maskedbeta:
 	JMP        stored
 
 lower:
-	MOVQ       120(AX), DX
-	MOVQ       32(SP), CX
+	MOVQ       120(AX), CX
+	MOVQ       32(SP), DX
 	MOVQ       $-1, R9
-	BZHIQ      DX, R9, R9
-	MOVQ       BX, DX
-	MOVQ       CX, BX
+	BZHIQ      CX, R9, R9
+	MOVQ       BX, CX
+	MOVQ       DX, BX
 	SHRQ       $0x10, BX
 	ANDQ       R9, BX
 	POPCNTQ    BX, BX
@@ -1765,10 +1765,10 @@ lower:
 	SHLQ       $0x02, BX
 	SUBQ       BX, R10
 	VMOVUPS    128(R10), Y2
-	VMASKMOVPS Y0, Y2, (DX)
-	LEAQ       1(CX)(CX*1), CX
-	ADDQ       R8, DX
-	MOVQ       CX, BX
+	VMASKMOVPS Y0, Y2, (CX)
+	LEAQ       1(DX)(DX*1), DX
+	ADDQ       R8, CX
+	MOVQ       DX, BX
 	SHRQ       $0x10, BX
 	ANDQ       R9, BX
 	POPCNTQ    BX, BX
@@ -1776,9 +1776,9 @@ lower:
 	SHLQ       $0x02, BX
 	SUBQ       BX, R9
 	VMOVUPS    128(R9), Y2
-	VMASKMOVPS Y1, Y2, (DX)
-	LEAQ       1(CX)(CX*1), CX
-	MOVQ       CX, 32(SP)
+	VMASKMOVPS Y1, Y2, (CX)
+	LEAQ       1(DX)(DX*1), DX
+	MOVQ       DX, 32(SP)
 
 stored:
 	// next tile
@@ -1960,12 +1960,12 @@ maskedbeta:
 	JMP        stored
 
 lower:
-	MOVQ       120(AX), DX
-	MOVQ       32(SP), CX
+	MOVQ       120(AX), CX
+	MOVQ       32(SP), DX
 	MOVQ       $-1, R9
-	BZHIQ      DX, R9, R9
-	MOVQ       BX, DX
-	MOVQ       CX, BX
+	BZHIQ      CX, R9, R9
+	MOVQ       BX, CX
+	MOVQ       DX, BX
 	SHRQ       $0x10, BX
 	ANDQ       R9, BX
 	POPCNTQ    BX, BX
@@ -1973,10 +1973,10 @@ lower:
 	SHLQ       $0x02, BX
 	SUBQ       BX, R10
 	VMOVUPS    128(R10), Y3
-	VMASKMOVPS Y0, Y3, (DX)
-	LEAQ       1(CX)(CX*1), CX
-	ADDQ       R8, DX
-	MOVQ       CX, BX
+	VMASKMOVPS Y0, Y3, (CX)
+	LEAQ       1(DX)(DX*1), DX
+	ADDQ       R8, CX
+	MOVQ       DX, BX
 	SHRQ       $0x10, BX
 	ANDQ       R9, BX
 	POPCNTQ    BX, BX
@@ -1984,10 +1984,10 @@ lower:
 	SHLQ       $0x02, BX
 	SUBQ       BX, R10
 	VMOVUPS    128(R10), Y3
-	VMASKMOVPS Y1, Y3, (DX)
-	LEAQ       1(CX)(CX*1), CX
-	ADDQ       R8, DX
-	MOVQ       CX, BX
+	VMASKMOVPS Y1, Y3, (CX)
+	LEAQ       1(DX)(DX*1), DX
+	ADDQ       R8, CX
+	MOVQ       DX, BX
 	SHRQ       $0x10, BX
 	ANDQ       R9, BX
 	POPCNTQ    BX, BX
@@ -1995,9 +1995,9 @@ lower:
 	SHLQ       $0x02, BX
 	SUBQ       BX, R9
 	VMOVUPS    128(R9), Y3
-	VMASKMOVPS Y2, Y3, (DX)
-	LEAQ       1(CX)(CX*1), CX
-	MOVQ       CX, 32(SP)
+	VMASKMOVPS Y2, Y3, (CX)
+	LEAQ       1(DX)(DX*1), DX
+	MOVQ       DX, 32(SP)
 
 stored:
 	// next tile
@@ -2203,12 +2203,12 @@ maskedbeta:
 	JMP        stored
 
 lower:
-	MOVQ       120(AX), DX
-	MOVQ       32(SP), CX
+	MOVQ       120(AX), CX
+	MOVQ       32(SP), DX
 	MOVQ       $-1, R9
-	BZHIQ      DX, R9, R9
-	MOVQ       BX, DX
-	MOVQ       CX, BX
+	BZHIQ      CX, R9, R9
+	MOVQ       BX, CX
+	MOVQ       DX, BX
 	SHRQ       $0x10, BX
 	ANDQ       R9, BX
 	POPCNTQ    BX, BX
@@ -2216,10 +2216,10 @@ lower:
 	SHLQ       $0x02, BX
 	SUBQ       BX, R10
 	VMOVUPS    128(R10), Y4
-	VMASKMOVPS Y0, Y4, (DX)
-	LEAQ       1(CX)(CX*1), CX
-	ADDQ       R8, DX
-	MOVQ       CX, BX
+	VMASKMOVPS Y0, Y4, (CX)
+	LEAQ       1(DX)(DX*1), DX
+	ADDQ       R8, CX
+	MOVQ       DX, BX
 	SHRQ       $0x10, BX
 	ANDQ       R9, BX
 	POPCNTQ    BX, BX
@@ -2227,10 +2227,10 @@ lower:
 	SHLQ       $0x02, BX
 	SUBQ       BX, R10
 	VMOVUPS    128(R10), Y4
-	VMASKMOVPS Y1, Y4, (DX)
-	LEAQ       1(CX)(CX*1), CX
-	ADDQ       R8, DX
-	MOVQ       CX, BX
+	VMASKMOVPS Y1, Y4, (CX)
+	LEAQ       1(DX)(DX*1), DX
+	ADDQ       R8, CX
+	MOVQ       DX, BX
 	SHRQ       $0x10, BX
 	ANDQ       R9, BX
 	POPCNTQ    BX, BX
@@ -2238,10 +2238,10 @@ lower:
 	SHLQ       $0x02, BX
 	SUBQ       BX, R10
 	VMOVUPS    128(R10), Y4
-	VMASKMOVPS Y2, Y4, (DX)
-	LEAQ       1(CX)(CX*1), CX
-	ADDQ       R8, DX
-	MOVQ       CX, BX
+	VMASKMOVPS Y2, Y4, (CX)
+	LEAQ       1(DX)(DX*1), DX
+	ADDQ       R8, CX
+	MOVQ       DX, BX
 	SHRQ       $0x10, BX
 	ANDQ       R9, BX
 	POPCNTQ    BX, BX
@@ -2249,9 +2249,9 @@ lower:
 	SHLQ       $0x02, BX
 	SUBQ       BX, R9
 	VMOVUPS    128(R9), Y4
-	VMASKMOVPS Y3, Y4, (DX)
-	LEAQ       1(CX)(CX*1), CX
-	MOVQ       CX, 32(SP)
+	VMASKMOVPS Y3, Y4, (CX)
+	LEAQ       1(DX)(DX*1), DX
+	MOVQ       DX, 32(SP)
 
 stored:
 	// next tile
@@ -2481,12 +2481,12 @@ maskedbeta:
 	JMP        stored
 
 lower:
-	MOVQ       120(AX), DX
-	MOVQ       32(SP), CX
+	MOVQ       120(AX), CX
+	MOVQ       32(SP), DX
 	MOVQ       $-1, R9
-	BZHIQ      DX, R9, R9
-	MOVQ       BX, DX
-	MOVQ       CX, BX
+	BZHIQ      CX, R9, R9
+	MOVQ       BX, CX
+	MOVQ       DX, BX
 	SHRQ       $0x10, BX
 	ANDQ       R9, BX
 	POPCNTQ    BX, BX
@@ -2494,10 +2494,10 @@ lower:
 	SHLQ       $0x02, BX
 	SUBQ       BX, R10
 	VMOVUPS    128(R10), Y5
-	VMASKMOVPS Y0, Y5, (DX)
-	LEAQ       1(CX)(CX*1), CX
-	ADDQ       R8, DX
-	MOVQ       CX, BX
+	VMASKMOVPS Y0, Y5, (CX)
+	LEAQ       1(DX)(DX*1), DX
+	ADDQ       R8, CX
+	MOVQ       DX, BX
 	SHRQ       $0x10, BX
 	ANDQ       R9, BX
 	POPCNTQ    BX, BX
@@ -2505,10 +2505,10 @@ lower:
 	SHLQ       $0x02, BX
 	SUBQ       BX, R10
 	VMOVUPS    128(R10), Y5
-	VMASKMOVPS Y1, Y5, (DX)
-	LEAQ       1(CX)(CX*1), CX
-	ADDQ       R8, DX
-	MOVQ       CX, BX
+	VMASKMOVPS Y1, Y5, (CX)
+	LEAQ       1(DX)(DX*1), DX
+	ADDQ       R8, CX
+	MOVQ       DX, BX
 	SHRQ       $0x10, BX
 	ANDQ       R9, BX
 	POPCNTQ    BX, BX
@@ -2516,10 +2516,10 @@ lower:
 	SHLQ       $0x02, BX
 	SUBQ       BX, R10
 	VMOVUPS    128(R10), Y5
-	VMASKMOVPS Y2, Y5, (DX)
-	LEAQ       1(CX)(CX*1), CX
-	ADDQ       R8, DX
-	MOVQ       CX, BX
+	VMASKMOVPS Y2, Y5, (CX)
+	LEAQ       1(DX)(DX*1), DX
+	ADDQ       R8, CX
+	MOVQ       DX, BX
 	SHRQ       $0x10, BX
 	ANDQ       R9, BX
 	POPCNTQ    BX, BX
@@ -2527,10 +2527,10 @@ lower:
 	SHLQ       $0x02, BX
 	SUBQ       BX, R10
 	VMOVUPS    128(R10), Y5
-	VMASKMOVPS Y3, Y5, (DX)
-	LEAQ       1(CX)(CX*1), CX
-	ADDQ       R8, DX
-	MOVQ       CX, BX
+	VMASKMOVPS Y3, Y5, (CX)
+	LEAQ       1(DX)(DX*1), DX
+	ADDQ       R8, CX
+	MOVQ       DX, BX
 	SHRQ       $0x10, BX
 	ANDQ       R9, BX
 	POPCNTQ    BX, BX
@@ -2538,9 +2538,9 @@ lower:
 	SHLQ       $0x02, BX
 	SUBQ       BX, R9
 	VMOVUPS    128(R9), Y5
-	VMASKMOVPS Y4, Y5, (DX)
-	LEAQ       1(CX)(CX*1), CX
-	MOVQ       CX, 32(SP)
+	VMASKMOVPS Y4, Y5, (CX)
+	LEAQ       1(DX)(DX*1), DX
+	MOVQ       DX, 32(SP)
 
 stored:
 	// next tile
@@ -2794,12 +2794,12 @@ maskedbeta:
 	JMP        stored
 
 lower:
-	MOVQ       120(AX), DX
-	MOVQ       32(SP), CX
+	MOVQ       120(AX), CX
+	MOVQ       32(SP), DX
 	MOVQ       $-1, R9
-	BZHIQ      DX, R9, R9
-	MOVQ       BX, DX
-	MOVQ       CX, BX
+	BZHIQ      CX, R9, R9
+	MOVQ       BX, CX
+	MOVQ       DX, BX
 	SHRQ       $0x10, BX
 	ANDQ       R9, BX
 	POPCNTQ    BX, BX
@@ -2807,10 +2807,10 @@ lower:
 	SHLQ       $0x02, BX
 	SUBQ       BX, R10
 	VMOVUPS    128(R10), Y6
-	VMASKMOVPS Y0, Y6, (DX)
-	LEAQ       1(CX)(CX*1), CX
-	ADDQ       R8, DX
-	MOVQ       CX, BX
+	VMASKMOVPS Y0, Y6, (CX)
+	LEAQ       1(DX)(DX*1), DX
+	ADDQ       R8, CX
+	MOVQ       DX, BX
 	SHRQ       $0x10, BX
 	ANDQ       R9, BX
 	POPCNTQ    BX, BX
@@ -2818,10 +2818,10 @@ lower:
 	SHLQ       $0x02, BX
 	SUBQ       BX, R10
 	VMOVUPS    128(R10), Y6
-	VMASKMOVPS Y1, Y6, (DX)
-	LEAQ       1(CX)(CX*1), CX
-	ADDQ       R8, DX
-	MOVQ       CX, BX
+	VMASKMOVPS Y1, Y6, (CX)
+	LEAQ       1(DX)(DX*1), DX
+	ADDQ       R8, CX
+	MOVQ       DX, BX
 	SHRQ       $0x10, BX
 	ANDQ       R9, BX
 	POPCNTQ    BX, BX
@@ -2829,10 +2829,10 @@ lower:
 	SHLQ       $0x02, BX
 	SUBQ       BX, R10
 	VMOVUPS    128(R10), Y6
-	VMASKMOVPS Y2, Y6, (DX)
-	LEAQ       1(CX)(CX*1), CX
-	ADDQ       R8, DX
-	MOVQ       CX, BX
+	VMASKMOVPS Y2, Y6, (CX)
+	LEAQ       1(DX)(DX*1), DX
+	ADDQ       R8, CX
+	MOVQ       DX, BX
 	SHRQ       $0x10, BX
 	ANDQ       R9, BX
 	POPCNTQ    BX, BX
@@ -2840,10 +2840,10 @@ lower:
 	SHLQ       $0x02, BX
 	SUBQ       BX, R10
 	VMOVUPS    128(R10), Y6
-	VMASKMOVPS Y3, Y6, (DX)
-	LEAQ       1(CX)(CX*1), CX
-	ADDQ       R8, DX
-	MOVQ       CX, BX
+	VMASKMOVPS Y3, Y6, (CX)
+	LEAQ       1(DX)(DX*1), DX
+	ADDQ       R8, CX
+	MOVQ       DX, BX
 	SHRQ       $0x10, BX
 	ANDQ       R9, BX
 	POPCNTQ    BX, BX
@@ -2851,10 +2851,10 @@ lower:
 	SHLQ       $0x02, BX
 	SUBQ       BX, R10
 	VMOVUPS    128(R10), Y6
-	VMASKMOVPS Y4, Y6, (DX)
-	LEAQ       1(CX)(CX*1), CX
-	ADDQ       R8, DX
-	MOVQ       CX, BX
+	VMASKMOVPS Y4, Y6, (CX)
+	LEAQ       1(DX)(DX*1), DX
+	ADDQ       R8, CX
+	MOVQ       DX, BX
 	SHRQ       $0x10, BX
 	ANDQ       R9, BX
 	POPCNTQ    BX, BX
@@ -2862,9 +2862,9 @@ lower:
 	SHLQ       $0x02, BX
 	SUBQ       BX, R9
 	VMOVUPS    128(R9), Y6
-	VMASKMOVPS Y5, Y6, (DX)
-	LEAQ       1(CX)(CX*1), CX
-	MOVQ       CX, 32(SP)
+	VMASKMOVPS Y5, Y6, (CX)
+	LEAQ       1(DX)(DX*1), DX
+	MOVQ       DX, 32(SP)
 
 stored:
 	// next tile
@@ -3015,12 +3015,12 @@ maskedbeta:
 	JMP        stored
 
 lower:
-	MOVQ       120(AX), DX
-	MOVQ       32(SP), CX
+	MOVQ       120(AX), CX
+	MOVQ       32(SP), DX
 	MOVQ       $-1, DI
-	BZHIQ      DX, DI, DI
-	MOVQ       BX, DX
-	MOVQ       CX, BX
+	BZHIQ      CX, DI, DI
+	MOVQ       BX, CX
+	MOVQ       DX, BX
 	SHRQ       $0x10, BX
 	ANDQ       DI, BX
 	POPCNTQ    BX, BX
@@ -3029,10 +3029,10 @@ lower:
 	SUBQ       BX, DI
 	VMOVUPS    128(DI), Y2
 	VMOVUPS    160(DI), Y3
-	VMASKMOVPS Y0, Y2, (DX)
-	VMASKMOVPS Y1, Y3, 32(DX)
-	LEAQ       1(CX)(CX*1), CX
-	MOVQ       CX, 32(SP)
+	VMASKMOVPS Y0, Y2, (CX)
+	VMASKMOVPS Y1, Y3, 32(CX)
+	LEAQ       1(DX)(DX*1), DX
+	MOVQ       DX, 32(SP)
 
 stored:
 	// next tile
@@ -3220,12 +3220,12 @@ maskedbeta:
 	JMP        stored
 
 lower:
-	MOVQ       120(AX), DX
-	MOVQ       32(SP), CX
+	MOVQ       120(AX), CX
+	MOVQ       32(SP), DX
 	MOVQ       $-1, R9
-	BZHIQ      DX, R9, R9
-	MOVQ       BX, DX
-	MOVQ       CX, BX
+	BZHIQ      CX, R9, R9
+	MOVQ       BX, CX
+	MOVQ       DX, BX
 	SHRQ       $0x10, BX
 	ANDQ       R9, BX
 	POPCNTQ    BX, BX
@@ -3234,11 +3234,11 @@ lower:
 	SUBQ       BX, R10
 	VMOVUPS    128(R10), Y4
 	VMOVUPS    160(R10), Y5
-	VMASKMOVPS Y0, Y4, (DX)
-	VMASKMOVPS Y1, Y5, 32(DX)
-	LEAQ       1(CX)(CX*1), CX
-	ADDQ       R8, DX
-	MOVQ       CX, BX
+	VMASKMOVPS Y0, Y4, (CX)
+	VMASKMOVPS Y1, Y5, 32(CX)
+	LEAQ       1(DX)(DX*1), DX
+	ADDQ       R8, CX
+	MOVQ       DX, BX
 	SHRQ       $0x10, BX
 	ANDQ       R9, BX
 	POPCNTQ    BX, BX
@@ -3247,10 +3247,10 @@ lower:
 	SUBQ       BX, R9
 	VMOVUPS    128(R9), Y4
 	VMOVUPS    160(R9), Y5
-	VMASKMOVPS Y2, Y4, (DX)
-	VMASKMOVPS Y3, Y5, 32(DX)
-	LEAQ       1(CX)(CX*1), CX
-	MOVQ       CX, 32(SP)
+	VMASKMOVPS Y2, Y4, (CX)
+	VMASKMOVPS Y3, Y5, 32(CX)
+	LEAQ       1(DX)(DX*1), DX
+	MOVQ       DX, 32(SP)
 
 stored:
 	// next tile
@@ -3475,12 +3475,12 @@ maskedbeta:
 	JMP        stored
 
 lower:
-	MOVQ       120(AX), DX
-	MOVQ       32(SP), CX
+	MOVQ       120(AX), CX
+	MOVQ       32(SP), DX
 	MOVQ       $-1, R9
-	BZHIQ      DX, R9, R9
-	MOVQ       BX, DX
-	MOVQ       CX, BX
+	BZHIQ      CX, R9, R9
+	MOVQ       BX, CX
+	MOVQ       DX, BX
 	SHRQ       $0x10, BX
 	ANDQ       R9, BX
 	POPCNTQ    BX, BX
@@ -3489,11 +3489,11 @@ lower:
 	SUBQ       BX, R10
 	VMOVUPS    128(R10), Y6
 	VMOVUPS    160(R10), Y7
-	VMASKMOVPS Y0, Y6, (DX)
-	VMASKMOVPS Y1, Y7, 32(DX)
-	LEAQ       1(CX)(CX*1), CX
-	ADDQ       R8, DX
-	MOVQ       CX, BX
+	VMASKMOVPS Y0, Y6, (CX)
+	VMASKMOVPS Y1, Y7, 32(CX)
+	LEAQ       1(DX)(DX*1), DX
+	ADDQ       R8, CX
+	MOVQ       DX, BX
 	SHRQ       $0x10, BX
 	ANDQ       R9, BX
 	POPCNTQ    BX, BX
@@ -3502,11 +3502,11 @@ lower:
 	SUBQ       BX, R10
 	VMOVUPS    128(R10), Y6
 	VMOVUPS    160(R10), Y7
-	VMASKMOVPS Y2, Y6, (DX)
-	VMASKMOVPS Y3, Y7, 32(DX)
-	LEAQ       1(CX)(CX*1), CX
-	ADDQ       R8, DX
-	MOVQ       CX, BX
+	VMASKMOVPS Y2, Y6, (CX)
+	VMASKMOVPS Y3, Y7, 32(CX)
+	LEAQ       1(DX)(DX*1), DX
+	ADDQ       R8, CX
+	MOVQ       DX, BX
 	SHRQ       $0x10, BX
 	ANDQ       R9, BX
 	POPCNTQ    BX, BX
@@ -3515,10 +3515,10 @@ lower:
 	SUBQ       BX, R9
 	VMOVUPS    128(R9), Y6
 	VMOVUPS    160(R9), Y7
-	VMASKMOVPS Y4, Y6, (DX)
-	VMASKMOVPS Y5, Y7, 32(DX)
-	LEAQ       1(CX)(CX*1), CX
-	MOVQ       CX, 32(SP)
+	VMASKMOVPS Y4, Y6, (CX)
+	VMASKMOVPS Y5, Y7, 32(CX)
+	LEAQ       1(DX)(DX*1), DX
+	MOVQ       DX, 32(SP)
 
 stored:
 	// next tile
@@ -3781,12 +3781,12 @@ maskedbeta:
 	JMP        stored
 
 lower:
-	MOVQ       120(AX), DX
-	MOVQ       32(SP), CX
+	MOVQ       120(AX), CX
+	MOVQ       32(SP), DX
 	MOVQ       $-1, R10
-	BZHIQ      DX, R10, R10
-	MOVQ       BX, DX
-	MOVQ       CX, BX
+	BZHIQ      CX, R10, R10
+	MOVQ       BX, CX
+	MOVQ       DX, BX
 	SHRQ       $0x10, BX
 	ANDQ       R10, BX
 	POPCNTQ    BX, BX
@@ -3795,11 +3795,11 @@ lower:
 	SUBQ       BX, R11
 	VMOVUPS    128(R11), Y8
 	VMOVUPS    160(R11), Y9
-	VMASKMOVPS Y0, Y8, (DX)
-	VMASKMOVPS Y1, Y9, 32(DX)
-	LEAQ       1(CX)(CX*1), CX
-	ADDQ       R8, DX
-	MOVQ       CX, BX
+	VMASKMOVPS Y0, Y8, (CX)
+	VMASKMOVPS Y1, Y9, 32(CX)
+	LEAQ       1(DX)(DX*1), DX
+	ADDQ       R8, CX
+	MOVQ       DX, BX
 	SHRQ       $0x10, BX
 	ANDQ       R10, BX
 	POPCNTQ    BX, BX
@@ -3808,11 +3808,11 @@ lower:
 	SUBQ       BX, R11
 	VMOVUPS    128(R11), Y8
 	VMOVUPS    160(R11), Y9
-	VMASKMOVPS Y2, Y8, (DX)
-	VMASKMOVPS Y3, Y9, 32(DX)
-	LEAQ       1(CX)(CX*1), CX
-	ADDQ       R8, DX
-	MOVQ       CX, BX
+	VMASKMOVPS Y2, Y8, (CX)
+	VMASKMOVPS Y3, Y9, 32(CX)
+	LEAQ       1(DX)(DX*1), DX
+	ADDQ       R8, CX
+	MOVQ       DX, BX
 	SHRQ       $0x10, BX
 	ANDQ       R10, BX
 	POPCNTQ    BX, BX
@@ -3821,11 +3821,11 @@ lower:
 	SUBQ       BX, R11
 	VMOVUPS    128(R11), Y8
 	VMOVUPS    160(R11), Y9
-	VMASKMOVPS Y4, Y8, (DX)
-	VMASKMOVPS Y5, Y9, 32(DX)
-	LEAQ       1(CX)(CX*1), CX
-	ADDQ       R8, DX
-	MOVQ       CX, BX
+	VMASKMOVPS Y4, Y8, (CX)
+	VMASKMOVPS Y5, Y9, 32(CX)
+	LEAQ       1(DX)(DX*1), DX
+	ADDQ       R8, CX
+	MOVQ       DX, BX
 	SHRQ       $0x10, BX
 	ANDQ       R10, BX
 	POPCNTQ    BX, BX
@@ -3834,10 +3834,10 @@ lower:
 	SUBQ       BX, R10
 	VMOVUPS    128(R10), Y8
 	VMOVUPS    160(R10), Y9
-	VMASKMOVPS Y6, Y8, (DX)
-	VMASKMOVPS Y7, Y9, 32(DX)
-	LEAQ       1(CX)(CX*1), CX
-	MOVQ       CX, 32(SP)
+	VMASKMOVPS Y6, Y8, (CX)
+	VMASKMOVPS Y7, Y9, 32(CX)
+	LEAQ       1(DX)(DX*1), DX
+	MOVQ       DX, 32(SP)
 
 stored:
 	// next tile
@@ -4137,12 +4137,12 @@ maskedbeta:
 	JMP        stored
 
 lower:
-	MOVQ       120(AX), DX
-	MOVQ       32(SP), CX
+	MOVQ       120(AX), CX
+	MOVQ       32(SP), DX
 	MOVQ       $-1, R10
-	BZHIQ      DX, R10, R10
-	MOVQ       BX, DX
-	MOVQ       CX, BX
+	BZHIQ      CX, R10, R10
+	MOVQ       BX, CX
+	MOVQ       DX, BX
 	SHRQ       $0x10, BX
 	ANDQ       R10, BX
 	POPCNTQ    BX, BX
@@ -4151,11 +4151,11 @@ lower:
 	SUBQ       BX, R11
 	VMOVUPS    128(R11), Y10
 	VMOVUPS    160(R11), Y11
-	VMASKMOVPS Y0, Y10, (DX)
-	VMASKMOVPS Y1, Y11, 32(DX)
-	LEAQ       1(CX)(CX*1), CX
-	ADDQ       R8, DX
-	MOVQ       CX, BX
+	VMASKMOVPS Y0, Y10, (CX)
+	VMASKMOVPS Y1, Y11, 32(CX)
+	LEAQ       1(DX)(DX*1), DX
+	ADDQ       R8, CX
+	MOVQ       DX, BX
 	SHRQ       $0x10, BX
 	ANDQ       R10, BX
 	POPCNTQ    BX, BX
@@ -4164,11 +4164,11 @@ lower:
 	SUBQ       BX, R11
 	VMOVUPS    128(R11), Y10
 	VMOVUPS    160(R11), Y11
-	VMASKMOVPS Y2, Y10, (DX)
-	VMASKMOVPS Y3, Y11, 32(DX)
-	LEAQ       1(CX)(CX*1), CX
-	ADDQ       R8, DX
-	MOVQ       CX, BX
+	VMASKMOVPS Y2, Y10, (CX)
+	VMASKMOVPS Y3, Y11, 32(CX)
+	LEAQ       1(DX)(DX*1), DX
+	ADDQ       R8, CX
+	MOVQ       DX, BX
 	SHRQ       $0x10, BX
 	ANDQ       R10, BX
 	POPCNTQ    BX, BX
@@ -4177,11 +4177,11 @@ lower:
 	SUBQ       BX, R11
 	VMOVUPS    128(R11), Y10
 	VMOVUPS    160(R11), Y11
-	VMASKMOVPS Y4, Y10, (DX)
-	VMASKMOVPS Y5, Y11, 32(DX)
-	LEAQ       1(CX)(CX*1), CX
-	ADDQ       R8, DX
-	MOVQ       CX, BX
+	VMASKMOVPS Y4, Y10, (CX)
+	VMASKMOVPS Y5, Y11, 32(CX)
+	LEAQ       1(DX)(DX*1), DX
+	ADDQ       R8, CX
+	MOVQ       DX, BX
 	SHRQ       $0x10, BX
 	ANDQ       R10, BX
 	POPCNTQ    BX, BX
@@ -4190,11 +4190,11 @@ lower:
 	SUBQ       BX, R11
 	VMOVUPS    128(R11), Y10
 	VMOVUPS    160(R11), Y11
-	VMASKMOVPS Y6, Y10, (DX)
-	VMASKMOVPS Y7, Y11, 32(DX)
-	LEAQ       1(CX)(CX*1), CX
-	ADDQ       R8, DX
-	MOVQ       CX, BX
+	VMASKMOVPS Y6, Y10, (CX)
+	VMASKMOVPS Y7, Y11, 32(CX)
+	LEAQ       1(DX)(DX*1), DX
+	ADDQ       R8, CX
+	MOVQ       DX, BX
 	SHRQ       $0x10, BX
 	ANDQ       R10, BX
 	POPCNTQ    BX, BX
@@ -4203,10 +4203,10 @@ lower:
 	SUBQ       BX, R10
 	VMOVUPS    128(R10), Y10
 	VMOVUPS    160(R10), Y11
-	VMASKMOVPS Y8, Y10, (DX)
-	VMASKMOVPS Y9, Y11, 32(DX)
-	LEAQ       1(CX)(CX*1), CX
-	MOVQ       CX, 32(SP)
+	VMASKMOVPS Y8, Y10, (CX)
+	VMASKMOVPS Y9, Y11, 32(CX)
+	LEAQ       1(DX)(DX*1), DX
+	MOVQ       DX, 32(SP)
 
 stored:
 	// next tile
@@ -4546,12 +4546,12 @@ maskedbeta:
 	JMP        stored
 
 lower:
-	MOVQ       120(AX), DX
-	MOVQ       32(SP), CX
+	MOVQ       120(AX), CX
+	MOVQ       32(SP), DX
 	MOVQ       $-1, R10
-	BZHIQ      DX, R10, R10
-	MOVQ       BX, DX
-	MOVQ       CX, BX
+	BZHIQ      CX, R10, R10
+	MOVQ       BX, CX
+	MOVQ       DX, BX
 	SHRQ       $0x10, BX
 	ANDQ       R10, BX
 	POPCNTQ    BX, BX
@@ -4560,11 +4560,11 @@ lower:
 	SUBQ       BX, R11
 	VMOVUPS    128(R11), Y12
 	VMOVUPS    160(R11), Y13
-	VMASKMOVPS Y0, Y12, (DX)
-	VMASKMOVPS Y1, Y13, 32(DX)
-	LEAQ       1(CX)(CX*1), CX
-	ADDQ       R8, DX
-	MOVQ       CX, BX
+	VMASKMOVPS Y0, Y12, (CX)
+	VMASKMOVPS Y1, Y13, 32(CX)
+	LEAQ       1(DX)(DX*1), DX
+	ADDQ       R8, CX
+	MOVQ       DX, BX
 	SHRQ       $0x10, BX
 	ANDQ       R10, BX
 	POPCNTQ    BX, BX
@@ -4573,11 +4573,11 @@ lower:
 	SUBQ       BX, R11
 	VMOVUPS    128(R11), Y12
 	VMOVUPS    160(R11), Y13
-	VMASKMOVPS Y2, Y12, (DX)
-	VMASKMOVPS Y3, Y13, 32(DX)
-	LEAQ       1(CX)(CX*1), CX
-	ADDQ       R8, DX
-	MOVQ       CX, BX
+	VMASKMOVPS Y2, Y12, (CX)
+	VMASKMOVPS Y3, Y13, 32(CX)
+	LEAQ       1(DX)(DX*1), DX
+	ADDQ       R8, CX
+	MOVQ       DX, BX
 	SHRQ       $0x10, BX
 	ANDQ       R10, BX
 	POPCNTQ    BX, BX
@@ -4586,11 +4586,11 @@ lower:
 	SUBQ       BX, R11
 	VMOVUPS    128(R11), Y12
 	VMOVUPS    160(R11), Y13
-	VMASKMOVPS Y4, Y12, (DX)
-	VMASKMOVPS Y5, Y13, 32(DX)
-	LEAQ       1(CX)(CX*1), CX
-	ADDQ       R8, DX
-	MOVQ       CX, BX
+	VMASKMOVPS Y4, Y12, (CX)
+	VMASKMOVPS Y5, Y13, 32(CX)
+	LEAQ       1(DX)(DX*1), DX
+	ADDQ       R8, CX
+	MOVQ       DX, BX
 	SHRQ       $0x10, BX
 	ANDQ       R10, BX
 	POPCNTQ    BX, BX
@@ -4599,11 +4599,11 @@ lower:
 	SUBQ       BX, R11
 	VMOVUPS    128(R11), Y12
 	VMOVUPS    160(R11), Y13
-	VMASKMOVPS Y6, Y12, (DX)
-	VMASKMOVPS Y7, Y13, 32(DX)
-	LEAQ       1(CX)(CX*1), CX
-	ADDQ       R8, DX
-	MOVQ       CX, BX
+	VMASKMOVPS Y6, Y12, (CX)
+	VMASKMOVPS Y7, Y13, 32(CX)
+	LEAQ       1(DX)(DX*1), DX
+	ADDQ       R8, CX
+	MOVQ       DX, BX
 	SHRQ       $0x10, BX
 	ANDQ       R10, BX
 	POPCNTQ    BX, BX
@@ -4612,11 +4612,11 @@ lower:
 	SUBQ       BX, R11
 	VMOVUPS    128(R11), Y12
 	VMOVUPS    160(R11), Y13
-	VMASKMOVPS Y8, Y12, (DX)
-	VMASKMOVPS Y9, Y13, 32(DX)
-	LEAQ       1(CX)(CX*1), CX
-	ADDQ       R8, DX
-	MOVQ       CX, BX
+	VMASKMOVPS Y8, Y12, (CX)
+	VMASKMOVPS Y9, Y13, 32(CX)
+	LEAQ       1(DX)(DX*1), DX
+	ADDQ       R8, CX
+	MOVQ       DX, BX
 	SHRQ       $0x10, BX
 	ANDQ       R10, BX
 	POPCNTQ    BX, BX
@@ -4625,10 +4625,10 @@ lower:
 	SUBQ       BX, R10
 	VMOVUPS    128(R10), Y12
 	VMOVUPS    160(R10), Y13
-	VMASKMOVPS Y10, Y12, (DX)
-	VMASKMOVPS Y11, Y13, 32(DX)
-	LEAQ       1(CX)(CX*1), CX
-	MOVQ       CX, 32(SP)
+	VMASKMOVPS Y10, Y12, (CX)
+	VMASKMOVPS Y11, Y13, 32(CX)
+	LEAQ       1(DX)(DX*1), DX
+	MOVQ       DX, 32(SP)
 
 stored:
 	// next tile
@@ -4779,12 +4779,12 @@ maskedbeta:
 	JMP        stored
 
 lower:
-	MOVQ       120(AX), DX
-	MOVQ       32(SP), CX
+	MOVQ       120(AX), CX
+	MOVQ       32(SP), DX
 	MOVQ       $-1, R8
-	BZHIQ      DX, R8, R8
-	MOVQ       BX, DX
-	MOVQ       CX, BX
+	BZHIQ      CX, R8, R8
+	MOVQ       BX, CX
+	MOVQ       DX, BX
 	SHRQ       $0x10, BX
 	ANDQ       R8, BX
 	POPCNTQ    BX, BX
@@ -4793,10 +4793,10 @@ lower:
 	SUBQ       BX, R8
 	VMOVUPS    128(R8), Y2
 	VMOVUPS    160(R8), Y3
-	VMASKMOVPS Y0, Y2, (DX)
-	VMASKMOVPS Y1, Y3, 32(DX)
-	LEAQ       1(CX)(CX*1), CX
-	MOVQ       CX, 32(SP)
+	VMASKMOVPS Y0, Y2, (CX)
+	VMASKMOVPS Y1, Y3, 32(CX)
+	LEAQ       1(DX)(DX*1), DX
+	MOVQ       DX, 32(SP)
 
 stored:
 	// next tile
@@ -4984,12 +4984,12 @@ maskedbeta:
 	JMP        stored
 
 lower:
-	MOVQ       120(AX), DX
-	MOVQ       32(SP), CX
+	MOVQ       120(AX), CX
+	MOVQ       32(SP), DX
 	MOVQ       $-1, R9
-	BZHIQ      DX, R9, R9
-	MOVQ       BX, DX
-	MOVQ       CX, BX
+	BZHIQ      CX, R9, R9
+	MOVQ       BX, CX
+	MOVQ       DX, BX
 	SHRQ       $0x10, BX
 	ANDQ       R9, BX
 	POPCNTQ    BX, BX
@@ -4998,11 +4998,11 @@ lower:
 	SUBQ       BX, R10
 	VMOVUPS    128(R10), Y4
 	VMOVUPS    160(R10), Y5
-	VMASKMOVPS Y0, Y4, (DX)
-	VMASKMOVPS Y1, Y5, 32(DX)
-	LEAQ       1(CX)(CX*1), CX
-	ADDQ       R8, DX
-	MOVQ       CX, BX
+	VMASKMOVPS Y0, Y4, (CX)
+	VMASKMOVPS Y1, Y5, 32(CX)
+	LEAQ       1(DX)(DX*1), DX
+	ADDQ       R8, CX
+	MOVQ       DX, BX
 	SHRQ       $0x10, BX
 	ANDQ       R9, BX
 	POPCNTQ    BX, BX
@@ -5011,10 +5011,10 @@ lower:
 	SUBQ       BX, R9
 	VMOVUPS    128(R9), Y4
 	VMOVUPS    160(R9), Y5
-	VMASKMOVPS Y2, Y4, (DX)
-	VMASKMOVPS Y3, Y5, 32(DX)
-	LEAQ       1(CX)(CX*1), CX
-	MOVQ       CX, 32(SP)
+	VMASKMOVPS Y2, Y4, (CX)
+	VMASKMOVPS Y3, Y5, 32(CX)
+	LEAQ       1(DX)(DX*1), DX
+	MOVQ       DX, 32(SP)
 
 stored:
 	// next tile
@@ -5239,12 +5239,12 @@ maskedbeta:
 	JMP        stored
 
 lower:
-	MOVQ       120(AX), DX
-	MOVQ       32(SP), CX
+	MOVQ       120(AX), CX
+	MOVQ       32(SP), DX
 	MOVQ       $-1, R9
-	BZHIQ      DX, R9, R9
-	MOVQ       BX, DX
-	MOVQ       CX, BX
+	BZHIQ      CX, R9, R9
+	MOVQ       BX, CX
+	MOVQ       DX, BX
 	SHRQ       $0x10, BX
 	ANDQ       R9, BX
 	POPCNTQ    BX, BX
@@ -5253,11 +5253,11 @@ lower:
 	SUBQ       BX, R10
 	VMOVUPS    128(R10), Y6
 	VMOVUPS    160(R10), Y7
-	VMASKMOVPS Y0, Y6, (DX)
-	VMASKMOVPS Y1, Y7, 32(DX)
-	LEAQ       1(CX)(CX*1), CX
-	ADDQ       R8, DX
-	MOVQ       CX, BX
+	VMASKMOVPS Y0, Y6, (CX)
+	VMASKMOVPS Y1, Y7, 32(CX)
+	LEAQ       1(DX)(DX*1), DX
+	ADDQ       R8, CX
+	MOVQ       DX, BX
 	SHRQ       $0x10, BX
 	ANDQ       R9, BX
 	POPCNTQ    BX, BX
@@ -5266,11 +5266,11 @@ lower:
 	SUBQ       BX, R10
 	VMOVUPS    128(R10), Y6
 	VMOVUPS    160(R10), Y7
-	VMASKMOVPS Y2, Y6, (DX)
-	VMASKMOVPS Y3, Y7, 32(DX)
-	LEAQ       1(CX)(CX*1), CX
-	ADDQ       R8, DX
-	MOVQ       CX, BX
+	VMASKMOVPS Y2, Y6, (CX)
+	VMASKMOVPS Y3, Y7, 32(CX)
+	LEAQ       1(DX)(DX*1), DX
+	ADDQ       R8, CX
+	MOVQ       DX, BX
 	SHRQ       $0x10, BX
 	ANDQ       R9, BX
 	POPCNTQ    BX, BX
@@ -5279,10 +5279,10 @@ lower:
 	SUBQ       BX, R9
 	VMOVUPS    128(R9), Y6
 	VMOVUPS    160(R9), Y7
-	VMASKMOVPS Y4, Y6, (DX)
-	VMASKMOVPS Y5, Y7, 32(DX)
-	LEAQ       1(CX)(CX*1), CX
-	MOVQ       CX, 32(SP)
+	VMASKMOVPS Y4, Y6, (CX)
+	VMASKMOVPS Y5, Y7, 32(CX)
+	LEAQ       1(DX)(DX*1), DX
+	MOVQ       DX, 32(SP)
 
 stored:
 	// next tile
@@ -5544,12 +5544,12 @@ maskedbeta:
 	JMP        stored
 
 lower:
-	MOVQ       120(AX), DX
-	MOVQ       32(SP), CX
+	MOVQ       120(AX), CX
+	MOVQ       32(SP), DX
 	MOVQ       $-1, R9
-	BZHIQ      DX, R9, R9
-	MOVQ       BX, DX
-	MOVQ       CX, BX
+	BZHIQ      CX, R9, R9
+	MOVQ       BX, CX
+	MOVQ       DX, BX
 	SHRQ       $0x10, BX
 	ANDQ       R9, BX
 	POPCNTQ    BX, BX
@@ -5558,11 +5558,11 @@ lower:
 	SUBQ       BX, R10
 	VMOVUPS    128(R10), Y8
 	VMOVUPS    160(R10), Y9
-	VMASKMOVPS Y0, Y8, (DX)
-	VMASKMOVPS Y1, Y9, 32(DX)
-	LEAQ       1(CX)(CX*1), CX
-	ADDQ       R8, DX
-	MOVQ       CX, BX
+	VMASKMOVPS Y0, Y8, (CX)
+	VMASKMOVPS Y1, Y9, 32(CX)
+	LEAQ       1(DX)(DX*1), DX
+	ADDQ       R8, CX
+	MOVQ       DX, BX
 	SHRQ       $0x10, BX
 	ANDQ       R9, BX
 	POPCNTQ    BX, BX
@@ -5571,11 +5571,11 @@ lower:
 	SUBQ       BX, R10
 	VMOVUPS    128(R10), Y8
 	VMOVUPS    160(R10), Y9
-	VMASKMOVPS Y2, Y8, (DX)
-	VMASKMOVPS Y3, Y9, 32(DX)
-	LEAQ       1(CX)(CX*1), CX
-	ADDQ       R8, DX
-	MOVQ       CX, BX
+	VMASKMOVPS Y2, Y8, (CX)
+	VMASKMOVPS Y3, Y9, 32(CX)
+	LEAQ       1(DX)(DX*1), DX
+	ADDQ       R8, CX
+	MOVQ       DX, BX
 	SHRQ       $0x10, BX
 	ANDQ       R9, BX
 	POPCNTQ    BX, BX
@@ -5584,11 +5584,11 @@ lower:
 	SUBQ       BX, R10
 	VMOVUPS    128(R10), Y8
 	VMOVUPS    160(R10), Y9
-	VMASKMOVPS Y4, Y8, (DX)
-	VMASKMOVPS Y5, Y9, 32(DX)
-	LEAQ       1(CX)(CX*1), CX
-	ADDQ       R8, DX
-	MOVQ       CX, BX
+	VMASKMOVPS Y4, Y8, (CX)
+	VMASKMOVPS Y5, Y9, 32(CX)
+	LEAQ       1(DX)(DX*1), DX
+	ADDQ       R8, CX
+	MOVQ       DX, BX
 	SHRQ       $0x10, BX
 	ANDQ       R9, BX
 	POPCNTQ    BX, BX
@@ -5597,10 +5597,10 @@ lower:
 	SUBQ       BX, R9
 	VMOVUPS    128(R9), Y8
 	VMOVUPS    160(R9), Y9
-	VMASKMOVPS Y6, Y8, (DX)
-	VMASKMOVPS Y7, Y9, 32(DX)
-	LEAQ       1(CX)(CX*1), CX
-	MOVQ       CX, 32(SP)
+	VMASKMOVPS Y6, Y8, (CX)
+	VMASKMOVPS Y7, Y9, 32(CX)
+	LEAQ       1(DX)(DX*1), DX
+	MOVQ       DX, 32(SP)
 
 stored:
 	// next tile
@@ -5899,12 +5899,12 @@ maskedbeta:
 	JMP        stored
 
 lower:
-	MOVQ       120(AX), DX
-	MOVQ       32(SP), CX
+	MOVQ       120(AX), CX
+	MOVQ       32(SP), DX
 	MOVQ       $-1, R9
-	BZHIQ      DX, R9, R9
-	MOVQ       BX, DX
-	MOVQ       CX, BX
+	BZHIQ      CX, R9, R9
+	MOVQ       BX, CX
+	MOVQ       DX, BX
 	SHRQ       $0x10, BX
 	ANDQ       R9, BX
 	POPCNTQ    BX, BX
@@ -5913,11 +5913,11 @@ lower:
 	SUBQ       BX, R10
 	VMOVUPS    128(R10), Y10
 	VMOVUPS    160(R10), Y11
-	VMASKMOVPS Y0, Y10, (DX)
-	VMASKMOVPS Y1, Y11, 32(DX)
-	LEAQ       1(CX)(CX*1), CX
-	ADDQ       R8, DX
-	MOVQ       CX, BX
+	VMASKMOVPS Y0, Y10, (CX)
+	VMASKMOVPS Y1, Y11, 32(CX)
+	LEAQ       1(DX)(DX*1), DX
+	ADDQ       R8, CX
+	MOVQ       DX, BX
 	SHRQ       $0x10, BX
 	ANDQ       R9, BX
 	POPCNTQ    BX, BX
@@ -5926,11 +5926,11 @@ lower:
 	SUBQ       BX, R10
 	VMOVUPS    128(R10), Y10
 	VMOVUPS    160(R10), Y11
-	VMASKMOVPS Y2, Y10, (DX)
-	VMASKMOVPS Y3, Y11, 32(DX)
-	LEAQ       1(CX)(CX*1), CX
-	ADDQ       R8, DX
-	MOVQ       CX, BX
+	VMASKMOVPS Y2, Y10, (CX)
+	VMASKMOVPS Y3, Y11, 32(CX)
+	LEAQ       1(DX)(DX*1), DX
+	ADDQ       R8, CX
+	MOVQ       DX, BX
 	SHRQ       $0x10, BX
 	ANDQ       R9, BX
 	POPCNTQ    BX, BX
@@ -5939,11 +5939,11 @@ lower:
 	SUBQ       BX, R10
 	VMOVUPS    128(R10), Y10
 	VMOVUPS    160(R10), Y11
-	VMASKMOVPS Y4, Y10, (DX)
-	VMASKMOVPS Y5, Y11, 32(DX)
-	LEAQ       1(CX)(CX*1), CX
-	ADDQ       R8, DX
-	MOVQ       CX, BX
+	VMASKMOVPS Y4, Y10, (CX)
+	VMASKMOVPS Y5, Y11, 32(CX)
+	LEAQ       1(DX)(DX*1), DX
+	ADDQ       R8, CX
+	MOVQ       DX, BX
 	SHRQ       $0x10, BX
 	ANDQ       R9, BX
 	POPCNTQ    BX, BX
@@ -5952,11 +5952,11 @@ lower:
 	SUBQ       BX, R10
 	VMOVUPS    128(R10), Y10
 	VMOVUPS    160(R10), Y11
-	VMASKMOVPS Y6, Y10, (DX)
-	VMASKMOVPS Y7, Y11, 32(DX)
-	LEAQ       1(CX)(CX*1), CX
-	ADDQ       R8, DX
-	MOVQ       CX, BX
+	VMASKMOVPS Y6, Y10, (CX)
+	VMASKMOVPS Y7, Y11, 32(CX)
+	LEAQ       1(DX)(DX*1), DX
+	ADDQ       R8, CX
+	MOVQ       DX, BX
 	SHRQ       $0x10, BX
 	ANDQ       R9, BX
 	POPCNTQ    BX, BX
@@ -5965,10 +5965,10 @@ lower:
 	SUBQ       BX, R9
 	VMOVUPS    128(R9), Y10
 	VMOVUPS    160(R9), Y11
-	VMASKMOVPS Y8, Y10, (DX)
-	VMASKMOVPS Y9, Y11, 32(DX)
-	LEAQ       1(CX)(CX*1), CX
-	MOVQ       CX, 32(SP)
+	VMASKMOVPS Y8, Y10, (CX)
+	VMASKMOVPS Y9, Y11, 32(CX)
+	LEAQ       1(DX)(DX*1), DX
+	MOVQ       DX, 32(SP)
 
 stored:
 	// next tile
@@ -6304,12 +6304,12 @@ maskedbeta:
 	JMP        stored
 
 lower:
-	MOVQ       120(AX), DX
-	MOVQ       32(SP), CX
+	MOVQ       120(AX), CX
+	MOVQ       32(SP), DX
 	MOVQ       $-1, R9
-	BZHIQ      DX, R9, R9
-	MOVQ       BX, DX
-	MOVQ       CX, BX
+	BZHIQ      CX, R9, R9
+	MOVQ       BX, CX
+	MOVQ       DX, BX
 	SHRQ       $0x10, BX
 	ANDQ       R9, BX
 	POPCNTQ    BX, BX
@@ -6318,11 +6318,11 @@ lower:
 	SUBQ       BX, R10
 	VMOVUPS    128(R10), Y12
 	VMOVUPS    160(R10), Y13
-	VMASKMOVPS Y0, Y12, (DX)
-	VMASKMOVPS Y1, Y13, 32(DX)
-	LEAQ       1(CX)(CX*1), CX
-	ADDQ       R8, DX
-	MOVQ       CX, BX
+	VMASKMOVPS Y0, Y12, (CX)
+	VMASKMOVPS Y1, Y13, 32(CX)
+	LEAQ       1(DX)(DX*1), DX
+	ADDQ       R8, CX
+	MOVQ       DX, BX
 	SHRQ       $0x10, BX
 	ANDQ       R9, BX
 	POPCNTQ    BX, BX
@@ -6331,11 +6331,11 @@ lower:
 	SUBQ       BX, R10
 	VMOVUPS    128(R10), Y12
 	VMOVUPS    160(R10), Y13
-	VMASKMOVPS Y2, Y12, (DX)
-	VMASKMOVPS Y3, Y13, 32(DX)
-	LEAQ       1(CX)(CX*1), CX
-	ADDQ       R8, DX
-	MOVQ       CX, BX
+	VMASKMOVPS Y2, Y12, (CX)
+	VMASKMOVPS Y3, Y13, 32(CX)
+	LEAQ       1(DX)(DX*1), DX
+	ADDQ       R8, CX
+	MOVQ       DX, BX
 	SHRQ       $0x10, BX
 	ANDQ       R9, BX
 	POPCNTQ    BX, BX
@@ -6344,11 +6344,11 @@ lower:
 	SUBQ       BX, R10
 	VMOVUPS    128(R10), Y12
 	VMOVUPS    160(R10), Y13
-	VMASKMOVPS Y4, Y12, (DX)
-	VMASKMOVPS Y5, Y13, 32(DX)
-	LEAQ       1(CX)(CX*1), CX
-	ADDQ       R8, DX
-	MOVQ       CX, BX
+	VMASKMOVPS Y4, Y12, (CX)
+	VMASKMOVPS Y5, Y13, 32(CX)
+	LEAQ       1(DX)(DX*1), DX
+	ADDQ       R8, CX
+	MOVQ       DX, BX
 	SHRQ       $0x10, BX
 	ANDQ       R9, BX
 	POPCNTQ    BX, BX
@@ -6357,11 +6357,11 @@ lower:
 	SUBQ       BX, R10
 	VMOVUPS    128(R10), Y12
 	VMOVUPS    160(R10), Y13
-	VMASKMOVPS Y6, Y12, (DX)
-	VMASKMOVPS Y7, Y13, 32(DX)
-	LEAQ       1(CX)(CX*1), CX
-	ADDQ       R8, DX
-	MOVQ       CX, BX
+	VMASKMOVPS Y6, Y12, (CX)
+	VMASKMOVPS Y7, Y13, 32(CX)
+	LEAQ       1(DX)(DX*1), DX
+	ADDQ       R8, CX
+	MOVQ       DX, BX
 	SHRQ       $0x10, BX
 	ANDQ       R9, BX
 	POPCNTQ    BX, BX
@@ -6370,11 +6370,11 @@ lower:
 	SUBQ       BX, R10
 	VMOVUPS    128(R10), Y12
 	VMOVUPS    160(R10), Y13
-	VMASKMOVPS Y8, Y12, (DX)
-	VMASKMOVPS Y9, Y13, 32(DX)
-	LEAQ       1(CX)(CX*1), CX
-	ADDQ       R8, DX
-	MOVQ       CX, BX
+	VMASKMOVPS Y8, Y12, (CX)
+	VMASKMOVPS Y9, Y13, 32(CX)
+	LEAQ       1(DX)(DX*1), DX
+	ADDQ       R8, CX
+	MOVQ       DX, BX
 	SHRQ       $0x10, BX
 	ANDQ       R9, BX
 	POPCNTQ    BX, BX
@@ -6383,10 +6383,10 @@ lower:
 	SUBQ       BX, R9
 	VMOVUPS    128(R9), Y12
 	VMOVUPS    160(R9), Y13
-	VMASKMOVPS Y10, Y12, (DX)
-	VMASKMOVPS Y11, Y13, 32(DX)
-	LEAQ       1(CX)(CX*1), CX
-	MOVQ       CX, 32(SP)
+	VMASKMOVPS Y10, Y12, (CX)
+	VMASKMOVPS Y11, Y13, 32(CX)
+	LEAQ       1(DX)(DX*1), DX
+	MOVQ       DX, 32(SP)
 
 stored:
 	// next tile
@@ -8152,12 +8152,12 @@ maskedbeta:
 	JMP        stored
 
 lower:
-	MOVQ       120(AX), DX
-	MOVQ       32(SP), CX
+	MOVQ       120(AX), CX
+	MOVQ       32(SP), DX
 	MOVQ       $-1, DI
-	BZHIQ      DX, DI, DI
-	MOVQ       BX, DX
-	MOVQ       CX, BX
+	BZHIQ      CX, DI, DI
+	MOVQ       BX, CX
+	MOVQ       DX, BX
 	SHRQ       $0x10, BX
 	ANDQ       DI, BX
 	POPCNTQ    BX, BX
@@ -8165,9 +8165,9 @@ lower:
 	SHLQ       $0x03, BX
 	SUBQ       BX, DI
 	VMOVUPS    128(DI), Y1
-	VMASKMOVPD Y0, Y1, (DX)
-	LEAQ       1(CX)(CX*1), CX
-	MOVQ       CX, 32(SP)
+	VMASKMOVPD Y0, Y1, (CX)
+	LEAQ       1(DX)(DX*1), DX
+	MOVQ       DX, 32(SP)
 
 stored:
 	// next tile
@@ -8325,12 +8325,12 @@ maskedbeta:
 	JMP        stored
 
 lower:
-	MOVQ       120(AX), DX
-	MOVQ       32(SP), CX
+	MOVQ       120(AX), CX
+	MOVQ       32(SP), DX
 	MOVQ       $-1, R9
-	BZHIQ      DX, R9, R9
-	MOVQ       BX, DX
-	MOVQ       CX, BX
+	BZHIQ      CX, R9, R9
+	MOVQ       BX, CX
+	MOVQ       DX, BX
 	SHRQ       $0x10, BX
 	ANDQ       R9, BX
 	POPCNTQ    BX, BX
@@ -8338,10 +8338,10 @@ lower:
 	SHLQ       $0x03, BX
 	SUBQ       BX, R10
 	VMOVUPS    128(R10), Y2
-	VMASKMOVPD Y0, Y2, (DX)
-	LEAQ       1(CX)(CX*1), CX
-	ADDQ       R8, DX
-	MOVQ       CX, BX
+	VMASKMOVPD Y0, Y2, (CX)
+	LEAQ       1(DX)(DX*1), DX
+	ADDQ       R8, CX
+	MOVQ       DX, BX
 	SHRQ       $0x10, BX
 	ANDQ       R9, BX
 	POPCNTQ    BX, BX
@@ -8349,9 +8349,9 @@ lower:
 	SHLQ       $0x03, BX
 	SUBQ       BX, R9
 	VMOVUPS    128(R9), Y2
-	VMASKMOVPD Y1, Y2, (DX)
-	LEAQ       1(CX)(CX*1), CX
-	MOVQ       CX, 32(SP)
+	VMASKMOVPD Y1, Y2, (CX)
+	LEAQ       1(DX)(DX*1), DX
+	MOVQ       DX, 32(SP)
 
 stored:
 	// next tile
@@ -8533,12 +8533,12 @@ maskedbeta:
 	JMP        stored
 
 lower:
-	MOVQ       120(AX), DX
-	MOVQ       32(SP), CX
+	MOVQ       120(AX), CX
+	MOVQ       32(SP), DX
 	MOVQ       $-1, R9
-	BZHIQ      DX, R9, R9
-	MOVQ       BX, DX
-	MOVQ       CX, BX
+	BZHIQ      CX, R9, R9
+	MOVQ       BX, CX
+	MOVQ       DX, BX
 	SHRQ       $0x10, BX
 	ANDQ       R9, BX
 	POPCNTQ    BX, BX
@@ -8546,10 +8546,10 @@ lower:
 	SHLQ       $0x03, BX
 	SUBQ       BX, R10
 	VMOVUPS    128(R10), Y3
-	VMASKMOVPD Y0, Y3, (DX)
-	LEAQ       1(CX)(CX*1), CX
-	ADDQ       R8, DX
-	MOVQ       CX, BX
+	VMASKMOVPD Y0, Y3, (CX)
+	LEAQ       1(DX)(DX*1), DX
+	ADDQ       R8, CX
+	MOVQ       DX, BX
 	SHRQ       $0x10, BX
 	ANDQ       R9, BX
 	POPCNTQ    BX, BX
@@ -8557,10 +8557,10 @@ lower:
 	SHLQ       $0x03, BX
 	SUBQ       BX, R10
 	VMOVUPS    128(R10), Y3
-	VMASKMOVPD Y1, Y3, (DX)
-	LEAQ       1(CX)(CX*1), CX
-	ADDQ       R8, DX
-	MOVQ       CX, BX
+	VMASKMOVPD Y1, Y3, (CX)
+	LEAQ       1(DX)(DX*1), DX
+	ADDQ       R8, CX
+	MOVQ       DX, BX
 	SHRQ       $0x10, BX
 	ANDQ       R9, BX
 	POPCNTQ    BX, BX
@@ -8568,9 +8568,9 @@ lower:
 	SHLQ       $0x03, BX
 	SUBQ       BX, R9
 	VMOVUPS    128(R9), Y3
-	VMASKMOVPD Y2, Y3, (DX)
-	LEAQ       1(CX)(CX*1), CX
-	MOVQ       CX, 32(SP)
+	VMASKMOVPD Y2, Y3, (CX)
+	LEAQ       1(DX)(DX*1), DX
+	MOVQ       DX, 32(SP)
 
 stored:
 	// next tile
@@ -8777,12 +8777,12 @@ maskedbeta:
 	JMP        stored
 
 lower:
-	MOVQ       120(AX), DX
-	MOVQ       32(SP), CX
+	MOVQ       120(AX), CX
+	MOVQ       32(SP), DX
 	MOVQ       $-1, R10
-	BZHIQ      DX, R10, R10
-	MOVQ       BX, DX
-	MOVQ       CX, BX
+	BZHIQ      CX, R10, R10
+	MOVQ       BX, CX
+	MOVQ       DX, BX
 	SHRQ       $0x10, BX
 	ANDQ       R10, BX
 	POPCNTQ    BX, BX
@@ -8790,10 +8790,10 @@ lower:
 	SHLQ       $0x03, BX
 	SUBQ       BX, R11
 	VMOVUPS    128(R11), Y4
-	VMASKMOVPD Y0, Y4, (DX)
-	LEAQ       1(CX)(CX*1), CX
-	ADDQ       R8, DX
-	MOVQ       CX, BX
+	VMASKMOVPD Y0, Y4, (CX)
+	LEAQ       1(DX)(DX*1), DX
+	ADDQ       R8, CX
+	MOVQ       DX, BX
 	SHRQ       $0x10, BX
 	ANDQ       R10, BX
 	POPCNTQ    BX, BX
@@ -8801,10 +8801,10 @@ lower:
 	SHLQ       $0x03, BX
 	SUBQ       BX, R11
 	VMOVUPS    128(R11), Y4
-	VMASKMOVPD Y1, Y4, (DX)
-	LEAQ       1(CX)(CX*1), CX
-	ADDQ       R8, DX
-	MOVQ       CX, BX
+	VMASKMOVPD Y1, Y4, (CX)
+	LEAQ       1(DX)(DX*1), DX
+	ADDQ       R8, CX
+	MOVQ       DX, BX
 	SHRQ       $0x10, BX
 	ANDQ       R10, BX
 	POPCNTQ    BX, BX
@@ -8812,10 +8812,10 @@ lower:
 	SHLQ       $0x03, BX
 	SUBQ       BX, R11
 	VMOVUPS    128(R11), Y4
-	VMASKMOVPD Y2, Y4, (DX)
-	LEAQ       1(CX)(CX*1), CX
-	ADDQ       R8, DX
-	MOVQ       CX, BX
+	VMASKMOVPD Y2, Y4, (CX)
+	LEAQ       1(DX)(DX*1), DX
+	ADDQ       R8, CX
+	MOVQ       DX, BX
 	SHRQ       $0x10, BX
 	ANDQ       R10, BX
 	POPCNTQ    BX, BX
@@ -8823,9 +8823,9 @@ lower:
 	SHLQ       $0x03, BX
 	SUBQ       BX, R10
 	VMOVUPS    128(R10), Y4
-	VMASKMOVPD Y3, Y4, (DX)
-	LEAQ       1(CX)(CX*1), CX
-	MOVQ       CX, 32(SP)
+	VMASKMOVPD Y3, Y4, (CX)
+	LEAQ       1(DX)(DX*1), DX
+	MOVQ       DX, 32(SP)
 
 stored:
 	// next tile
@@ -9056,12 +9056,12 @@ maskedbeta:
 	JMP        stored
 
 lower:
-	MOVQ       120(AX), DX
-	MOVQ       32(SP), CX
+	MOVQ       120(AX), CX
+	MOVQ       32(SP), DX
 	MOVQ       $-1, R10
-	BZHIQ      DX, R10, R10
-	MOVQ       BX, DX
-	MOVQ       CX, BX
+	BZHIQ      CX, R10, R10
+	MOVQ       BX, CX
+	MOVQ       DX, BX
 	SHRQ       $0x10, BX
 	ANDQ       R10, BX
 	POPCNTQ    BX, BX
@@ -9069,10 +9069,10 @@ lower:
 	SHLQ       $0x03, BX
 	SUBQ       BX, R11
 	VMOVUPS    128(R11), Y5
-	VMASKMOVPD Y0, Y5, (DX)
-	LEAQ       1(CX)(CX*1), CX
-	ADDQ       R8, DX
-	MOVQ       CX, BX
+	VMASKMOVPD Y0, Y5, (CX)
+	LEAQ       1(DX)(DX*1), DX
+	ADDQ       R8, CX
+	MOVQ       DX, BX
 	SHRQ       $0x10, BX
 	ANDQ       R10, BX
 	POPCNTQ    BX, BX
@@ -9080,10 +9080,10 @@ lower:
 	SHLQ       $0x03, BX
 	SUBQ       BX, R11
 	VMOVUPS    128(R11), Y5
-	VMASKMOVPD Y1, Y5, (DX)
-	LEAQ       1(CX)(CX*1), CX
-	ADDQ       R8, DX
-	MOVQ       CX, BX
+	VMASKMOVPD Y1, Y5, (CX)
+	LEAQ       1(DX)(DX*1), DX
+	ADDQ       R8, CX
+	MOVQ       DX, BX
 	SHRQ       $0x10, BX
 	ANDQ       R10, BX
 	POPCNTQ    BX, BX
@@ -9091,10 +9091,10 @@ lower:
 	SHLQ       $0x03, BX
 	SUBQ       BX, R11
 	VMOVUPS    128(R11), Y5
-	VMASKMOVPD Y2, Y5, (DX)
-	LEAQ       1(CX)(CX*1), CX
-	ADDQ       R8, DX
-	MOVQ       CX, BX
+	VMASKMOVPD Y2, Y5, (CX)
+	LEAQ       1(DX)(DX*1), DX
+	ADDQ       R8, CX
+	MOVQ       DX, BX
 	SHRQ       $0x10, BX
 	ANDQ       R10, BX
 	POPCNTQ    BX, BX
@@ -9102,10 +9102,10 @@ lower:
 	SHLQ       $0x03, BX
 	SUBQ       BX, R11
 	VMOVUPS    128(R11), Y5
-	VMASKMOVPD Y3, Y5, (DX)
-	LEAQ       1(CX)(CX*1), CX
-	ADDQ       R8, DX
-	MOVQ       CX, BX
+	VMASKMOVPD Y3, Y5, (CX)
+	LEAQ       1(DX)(DX*1), DX
+	ADDQ       R8, CX
+	MOVQ       DX, BX
 	SHRQ       $0x10, BX
 	ANDQ       R10, BX
 	POPCNTQ    BX, BX
@@ -9113,9 +9113,9 @@ lower:
 	SHLQ       $0x03, BX
 	SUBQ       BX, R10
 	VMOVUPS    128(R10), Y5
-	VMASKMOVPD Y4, Y5, (DX)
-	LEAQ       1(CX)(CX*1), CX
-	MOVQ       CX, 32(SP)
+	VMASKMOVPD Y4, Y5, (CX)
+	LEAQ       1(DX)(DX*1), DX
+	MOVQ       DX, 32(SP)
 
 stored:
 	// next tile
@@ -9373,12 +9373,12 @@ maskedbeta:
 	JMP        stored
 
 lower:
-	MOVQ       120(AX), DX
-	MOVQ       32(SP), CX
+	MOVQ       120(AX), CX
+	MOVQ       32(SP), DX
 	MOVQ       $-1, R10
-	BZHIQ      DX, R10, R10
-	MOVQ       BX, DX
-	MOVQ       CX, BX
+	BZHIQ      CX, R10, R10
+	MOVQ       BX, CX
+	MOVQ       DX, BX
 	SHRQ       $0x10, BX
 	ANDQ       R10, BX
 	POPCNTQ    BX, BX
@@ -9386,10 +9386,10 @@ lower:
 	SHLQ       $0x03, BX
 	SUBQ       BX, R11
 	VMOVUPS    128(R11), Y6
-	VMASKMOVPD Y0, Y6, (DX)
-	LEAQ       1(CX)(CX*1), CX
-	ADDQ       R8, DX
-	MOVQ       CX, BX
+	VMASKMOVPD Y0, Y6, (CX)
+	LEAQ       1(DX)(DX*1), DX
+	ADDQ       R8, CX
+	MOVQ       DX, BX
 	SHRQ       $0x10, BX
 	ANDQ       R10, BX
 	POPCNTQ    BX, BX
@@ -9397,10 +9397,10 @@ lower:
 	SHLQ       $0x03, BX
 	SUBQ       BX, R11
 	VMOVUPS    128(R11), Y6
-	VMASKMOVPD Y1, Y6, (DX)
-	LEAQ       1(CX)(CX*1), CX
-	ADDQ       R8, DX
-	MOVQ       CX, BX
+	VMASKMOVPD Y1, Y6, (CX)
+	LEAQ       1(DX)(DX*1), DX
+	ADDQ       R8, CX
+	MOVQ       DX, BX
 	SHRQ       $0x10, BX
 	ANDQ       R10, BX
 	POPCNTQ    BX, BX
@@ -9408,10 +9408,10 @@ lower:
 	SHLQ       $0x03, BX
 	SUBQ       BX, R11
 	VMOVUPS    128(R11), Y6
-	VMASKMOVPD Y2, Y6, (DX)
-	LEAQ       1(CX)(CX*1), CX
-	ADDQ       R8, DX
-	MOVQ       CX, BX
+	VMASKMOVPD Y2, Y6, (CX)
+	LEAQ       1(DX)(DX*1), DX
+	ADDQ       R8, CX
+	MOVQ       DX, BX
 	SHRQ       $0x10, BX
 	ANDQ       R10, BX
 	POPCNTQ    BX, BX
@@ -9419,10 +9419,10 @@ lower:
 	SHLQ       $0x03, BX
 	SUBQ       BX, R11
 	VMOVUPS    128(R11), Y6
-	VMASKMOVPD Y3, Y6, (DX)
-	LEAQ       1(CX)(CX*1), CX
-	ADDQ       R8, DX
-	MOVQ       CX, BX
+	VMASKMOVPD Y3, Y6, (CX)
+	LEAQ       1(DX)(DX*1), DX
+	ADDQ       R8, CX
+	MOVQ       DX, BX
 	SHRQ       $0x10, BX
 	ANDQ       R10, BX
 	POPCNTQ    BX, BX
@@ -9430,10 +9430,10 @@ lower:
 	SHLQ       $0x03, BX
 	SUBQ       BX, R11
 	VMOVUPS    128(R11), Y6
-	VMASKMOVPD Y4, Y6, (DX)
-	LEAQ       1(CX)(CX*1), CX
-	ADDQ       R8, DX
-	MOVQ       CX, BX
+	VMASKMOVPD Y4, Y6, (CX)
+	LEAQ       1(DX)(DX*1), DX
+	ADDQ       R8, CX
+	MOVQ       DX, BX
 	SHRQ       $0x10, BX
 	ANDQ       R10, BX
 	POPCNTQ    BX, BX
@@ -9441,9 +9441,9 @@ lower:
 	SHLQ       $0x03, BX
 	SUBQ       BX, R10
 	VMOVUPS    128(R10), Y6
-	VMASKMOVPD Y5, Y6, (DX)
-	LEAQ       1(CX)(CX*1), CX
-	MOVQ       CX, 32(SP)
+	VMASKMOVPD Y5, Y6, (CX)
+	LEAQ       1(DX)(DX*1), DX
+	MOVQ       DX, 32(SP)
 
 stored:
 	// next tile
@@ -9577,12 +9577,12 @@ maskedbeta:
 	JMP        stored
 
 lower:
-	MOVQ       120(AX), DX
-	MOVQ       32(SP), CX
+	MOVQ       120(AX), CX
+	MOVQ       32(SP), DX
 	MOVQ       $-1, R8
-	BZHIQ      DX, R8, R8
-	MOVQ       BX, DX
-	MOVQ       CX, BX
+	BZHIQ      CX, R8, R8
+	MOVQ       BX, CX
+	MOVQ       DX, BX
 	SHRQ       $0x10, BX
 	ANDQ       R8, BX
 	POPCNTQ    BX, BX
@@ -9590,9 +9590,9 @@ lower:
 	SHLQ       $0x03, BX
 	SUBQ       BX, R8
 	VMOVUPS    128(R8), Y1
-	VMASKMOVPD Y0, Y1, (DX)
-	LEAQ       1(CX)(CX*1), CX
-	MOVQ       CX, 32(SP)
+	VMASKMOVPD Y0, Y1, (CX)
+	LEAQ       1(DX)(DX*1), DX
+	MOVQ       DX, 32(SP)
 
 stored:
 	// next tile
@@ -9750,12 +9750,12 @@ maskedbeta:
 	JMP        stored
 
 lower:
-	MOVQ       120(AX), DX
-	MOVQ       32(SP), CX
+	MOVQ       120(AX), CX
+	MOVQ       32(SP), DX
 	MOVQ       $-1, R9
-	BZHIQ      DX, R9, R9
-	MOVQ       BX, DX
-	MOVQ       CX, BX
+	BZHIQ      CX, R9, R9
+	MOVQ       BX, CX
+	MOVQ       DX, BX
 	SHRQ       $0x10, BX
 	ANDQ       R9, BX
 	POPCNTQ    BX, BX
@@ -9763,10 +9763,10 @@ lower:
 	SHLQ       $0x03, BX
 	SUBQ       BX, R10
 	VMOVUPS    128(R10), Y2
-	VMASKMOVPD Y0, Y2, (DX)
-	LEAQ       1(CX)(CX*1), CX
-	ADDQ       R8, DX
-	MOVQ       CX, BX
+	VMASKMOVPD Y0, Y2, (CX)
+	LEAQ       1(DX)(DX*1), DX
+	ADDQ       R8, CX
+	MOVQ       DX, BX
 	SHRQ       $0x10, BX
 	ANDQ       R9, BX
 	POPCNTQ    BX, BX
@@ -9774,9 +9774,9 @@ lower:
 	SHLQ       $0x03, BX
 	SUBQ       BX, R9
 	VMOVUPS    128(R9), Y2
-	VMASKMOVPD Y1, Y2, (DX)
-	LEAQ       1(CX)(CX*1), CX
-	MOVQ       CX, 32(SP)
+	VMASKMOVPD Y1, Y2, (CX)
+	LEAQ       1(DX)(DX*1), DX
+	MOVQ       DX, 32(SP)
 
 stored:
 	// next tile
@@ -9958,12 +9958,12 @@ maskedbeta:
 	JMP        stored
 
 lower:
-	MOVQ       120(AX), DX
-	MOVQ       32(SP), CX
+	MOVQ       120(AX), CX
+	MOVQ       32(SP), DX
 	MOVQ       $-1, R9
-	BZHIQ      DX, R9, R9
-	MOVQ       BX, DX
-	MOVQ       CX, BX
+	BZHIQ      CX, R9, R9
+	MOVQ       BX, CX
+	MOVQ       DX, BX
 	SHRQ       $0x10, BX
 	ANDQ       R9, BX
 	POPCNTQ    BX, BX
@@ -9971,10 +9971,10 @@ lower:
 	SHLQ       $0x03, BX
 	SUBQ       BX, R10
 	VMOVUPS    128(R10), Y3
-	VMASKMOVPD Y0, Y3, (DX)
-	LEAQ       1(CX)(CX*1), CX
-	ADDQ       R8, DX
-	MOVQ       CX, BX
+	VMASKMOVPD Y0, Y3, (CX)
+	LEAQ       1(DX)(DX*1), DX
+	ADDQ       R8, CX
+	MOVQ       DX, BX
 	SHRQ       $0x10, BX
 	ANDQ       R9, BX
 	POPCNTQ    BX, BX
@@ -9982,10 +9982,10 @@ lower:
 	SHLQ       $0x03, BX
 	SUBQ       BX, R10
 	VMOVUPS    128(R10), Y3
-	VMASKMOVPD Y1, Y3, (DX)
-	LEAQ       1(CX)(CX*1), CX
-	ADDQ       R8, DX
-	MOVQ       CX, BX
+	VMASKMOVPD Y1, Y3, (CX)
+	LEAQ       1(DX)(DX*1), DX
+	ADDQ       R8, CX
+	MOVQ       DX, BX
 	SHRQ       $0x10, BX
 	ANDQ       R9, BX
 	POPCNTQ    BX, BX
@@ -9993,9 +9993,9 @@ lower:
 	SHLQ       $0x03, BX
 	SUBQ       BX, R9
 	VMOVUPS    128(R9), Y3
-	VMASKMOVPD Y2, Y3, (DX)
-	LEAQ       1(CX)(CX*1), CX
-	MOVQ       CX, 32(SP)
+	VMASKMOVPD Y2, Y3, (CX)
+	LEAQ       1(DX)(DX*1), DX
+	MOVQ       DX, 32(SP)
 
 stored:
 	// next tile
@@ -10201,12 +10201,12 @@ maskedbeta:
 	JMP        stored
 
 lower:
-	MOVQ       120(AX), DX
-	MOVQ       32(SP), CX
+	MOVQ       120(AX), CX
+	MOVQ       32(SP), DX
 	MOVQ       $-1, R9
-	BZHIQ      DX, R9, R9
-	MOVQ       BX, DX
-	MOVQ       CX, BX
+	BZHIQ      CX, R9, R9
+	MOVQ       BX, CX
+	MOVQ       DX, BX
 	SHRQ       $0x10, BX
 	ANDQ       R9, BX
 	POPCNTQ    BX, BX
@@ -10214,10 +10214,10 @@ lower:
 	SHLQ       $0x03, BX
 	SUBQ       BX, R10
 	VMOVUPS    128(R10), Y4
-	VMASKMOVPD Y0, Y4, (DX)
-	LEAQ       1(CX)(CX*1), CX
-	ADDQ       R8, DX
-	MOVQ       CX, BX
+	VMASKMOVPD Y0, Y4, (CX)
+	LEAQ       1(DX)(DX*1), DX
+	ADDQ       R8, CX
+	MOVQ       DX, BX
 	SHRQ       $0x10, BX
 	ANDQ       R9, BX
 	POPCNTQ    BX, BX
@@ -10225,10 +10225,10 @@ lower:
 	SHLQ       $0x03, BX
 	SUBQ       BX, R10
 	VMOVUPS    128(R10), Y4
-	VMASKMOVPD Y1, Y4, (DX)
-	LEAQ       1(CX)(CX*1), CX
-	ADDQ       R8, DX
-	MOVQ       CX, BX
+	VMASKMOVPD Y1, Y4, (CX)
+	LEAQ       1(DX)(DX*1), DX
+	ADDQ       R8, CX
+	MOVQ       DX, BX
 	SHRQ       $0x10, BX
 	ANDQ       R9, BX
 	POPCNTQ    BX, BX
@@ -10236,10 +10236,10 @@ lower:
 	SHLQ       $0x03, BX
 	SUBQ       BX, R10
 	VMOVUPS    128(R10), Y4
-	VMASKMOVPD Y2, Y4, (DX)
-	LEAQ       1(CX)(CX*1), CX
-	ADDQ       R8, DX
-	MOVQ       CX, BX
+	VMASKMOVPD Y2, Y4, (CX)
+	LEAQ       1(DX)(DX*1), DX
+	ADDQ       R8, CX
+	MOVQ       DX, BX
 	SHRQ       $0x10, BX
 	ANDQ       R9, BX
 	POPCNTQ    BX, BX
@@ -10247,9 +10247,9 @@ lower:
 	SHLQ       $0x03, BX
 	SUBQ       BX, R9
 	VMOVUPS    128(R9), Y4
-	VMASKMOVPD Y3, Y4, (DX)
-	LEAQ       1(CX)(CX*1), CX
-	MOVQ       CX, 32(SP)
+	VMASKMOVPD Y3, Y4, (CX)
+	LEAQ       1(DX)(DX*1), DX
+	MOVQ       DX, 32(SP)
 
 stored:
 	// next tile
@@ -10479,12 +10479,12 @@ maskedbeta:
 	JMP        stored
 
 lower:
-	MOVQ       120(AX), DX
-	MOVQ       32(SP), CX
+	MOVQ       120(AX), CX
+	MOVQ       32(SP), DX
 	MOVQ       $-1, R9
-	BZHIQ      DX, R9, R9
-	MOVQ       BX, DX
-	MOVQ       CX, BX
+	BZHIQ      CX, R9, R9
+	MOVQ       BX, CX
+	MOVQ       DX, BX
 	SHRQ       $0x10, BX
 	ANDQ       R9, BX
 	POPCNTQ    BX, BX
@@ -10492,10 +10492,10 @@ lower:
 	SHLQ       $0x03, BX
 	SUBQ       BX, R10
 	VMOVUPS    128(R10), Y5
-	VMASKMOVPD Y0, Y5, (DX)
-	LEAQ       1(CX)(CX*1), CX
-	ADDQ       R8, DX
-	MOVQ       CX, BX
+	VMASKMOVPD Y0, Y5, (CX)
+	LEAQ       1(DX)(DX*1), DX
+	ADDQ       R8, CX
+	MOVQ       DX, BX
 	SHRQ       $0x10, BX
 	ANDQ       R9, BX
 	POPCNTQ    BX, BX
@@ -10503,10 +10503,10 @@ lower:
 	SHLQ       $0x03, BX
 	SUBQ       BX, R10
 	VMOVUPS    128(R10), Y5
-	VMASKMOVPD Y1, Y5, (DX)
-	LEAQ       1(CX)(CX*1), CX
-	ADDQ       R8, DX
-	MOVQ       CX, BX
+	VMASKMOVPD Y1, Y5, (CX)
+	LEAQ       1(DX)(DX*1), DX
+	ADDQ       R8, CX
+	MOVQ       DX, BX
 	SHRQ       $0x10, BX
 	ANDQ       R9, BX
 	POPCNTQ    BX, BX
@@ -10514,10 +10514,10 @@ lower:
 	SHLQ       $0x03, BX
 	SUBQ       BX, R10
 	VMOVUPS    128(R10), Y5
-	VMASKMOVPD Y2, Y5, (DX)
-	LEAQ       1(CX)(CX*1), CX
-	ADDQ       R8, DX
-	MOVQ       CX, BX
+	VMASKMOVPD Y2, Y5, (CX)
+	LEAQ       1(DX)(DX*1), DX
+	ADDQ       R8, CX
+	MOVQ       DX, BX
 	SHRQ       $0x10, BX
 	ANDQ       R9, BX
 	POPCNTQ    BX, BX
@@ -10525,10 +10525,10 @@ lower:
 	SHLQ       $0x03, BX
 	SUBQ       BX, R10
 	VMOVUPS    128(R10), Y5
-	VMASKMOVPD Y3, Y5, (DX)
-	LEAQ       1(CX)(CX*1), CX
-	ADDQ       R8, DX
-	MOVQ       CX, BX
+	VMASKMOVPD Y3, Y5, (CX)
+	LEAQ       1(DX)(DX*1), DX
+	ADDQ       R8, CX
+	MOVQ       DX, BX
 	SHRQ       $0x10, BX
 	ANDQ       R9, BX
 	POPCNTQ    BX, BX
@@ -10536,9 +10536,9 @@ lower:
 	SHLQ       $0x03, BX
 	SUBQ       BX, R9
 	VMOVUPS    128(R9), Y5
-	VMASKMOVPD Y4, Y5, (DX)
-	LEAQ       1(CX)(CX*1), CX
-	MOVQ       CX, 32(SP)
+	VMASKMOVPD Y4, Y5, (CX)
+	LEAQ       1(DX)(DX*1), DX
+	MOVQ       DX, 32(SP)
 
 stored:
 	// next tile
@@ -10792,12 +10792,12 @@ maskedbeta:
 	JMP        stored
 
 lower:
-	MOVQ       120(AX), DX
-	MOVQ       32(SP), CX
+	MOVQ       120(AX), CX
+	MOVQ       32(SP), DX
 	MOVQ       $-1, R9
-	BZHIQ      DX, R9, R9
-	MOVQ       BX, DX
-	MOVQ       CX, BX
+	BZHIQ      CX, R9, R9
+	MOVQ       BX, CX
+	MOVQ       DX, BX
 	SHRQ       $0x10, BX
 	ANDQ       R9, BX
 	POPCNTQ    BX, BX
@@ -10805,10 +10805,10 @@ lower:
 	SHLQ       $0x03, BX
 	SUBQ       BX, R10
 	VMOVUPS    128(R10), Y6
-	VMASKMOVPD Y0, Y6, (DX)
-	LEAQ       1(CX)(CX*1), CX
-	ADDQ       R8, DX
-	MOVQ       CX, BX
+	VMASKMOVPD Y0, Y6, (CX)
+	LEAQ       1(DX)(DX*1), DX
+	ADDQ       R8, CX
+	MOVQ       DX, BX
 	SHRQ       $0x10, BX
 	ANDQ       R9, BX
 	POPCNTQ    BX, BX
@@ -10816,10 +10816,10 @@ lower:
 	SHLQ       $0x03, BX
 	SUBQ       BX, R10
 	VMOVUPS    128(R10), Y6
-	VMASKMOVPD Y1, Y6, (DX)
-	LEAQ       1(CX)(CX*1), CX
-	ADDQ       R8, DX
-	MOVQ       CX, BX
+	VMASKMOVPD Y1, Y6, (CX)
+	LEAQ       1(DX)(DX*1), DX
+	ADDQ       R8, CX
+	MOVQ       DX, BX
 	SHRQ       $0x10, BX
 	ANDQ       R9, BX
 	POPCNTQ    BX, BX
@@ -10827,10 +10827,10 @@ lower:
 	SHLQ       $0x03, BX
 	SUBQ       BX, R10
 	VMOVUPS    128(R10), Y6
-	VMASKMOVPD Y2, Y6, (DX)
-	LEAQ       1(CX)(CX*1), CX
-	ADDQ       R8, DX
-	MOVQ       CX, BX
+	VMASKMOVPD Y2, Y6, (CX)
+	LEAQ       1(DX)(DX*1), DX
+	ADDQ       R8, CX
+	MOVQ       DX, BX
 	SHRQ       $0x10, BX
 	ANDQ       R9, BX
 	POPCNTQ    BX, BX
@@ -10838,10 +10838,10 @@ lower:
 	SHLQ       $0x03, BX
 	SUBQ       BX, R10
 	VMOVUPS    128(R10), Y6
-	VMASKMOVPD Y3, Y6, (DX)
-	LEAQ       1(CX)(CX*1), CX
-	ADDQ       R8, DX
-	MOVQ       CX, BX
+	VMASKMOVPD Y3, Y6, (CX)
+	LEAQ       1(DX)(DX*1), DX
+	ADDQ       R8, CX
+	MOVQ       DX, BX
 	SHRQ       $0x10, BX
 	ANDQ       R9, BX
 	POPCNTQ    BX, BX
@@ -10849,10 +10849,10 @@ lower:
 	SHLQ       $0x03, BX
 	SUBQ       BX, R10
 	VMOVUPS    128(R10), Y6
-	VMASKMOVPD Y4, Y6, (DX)
-	LEAQ       1(CX)(CX*1), CX
-	ADDQ       R8, DX
-	MOVQ       CX, BX
+	VMASKMOVPD Y4, Y6, (CX)
+	LEAQ       1(DX)(DX*1), DX
+	ADDQ       R8, CX
+	MOVQ       DX, BX
 	SHRQ       $0x10, BX
 	ANDQ       R9, BX
 	POPCNTQ    BX, BX
@@ -10860,9 +10860,9 @@ lower:
 	SHLQ       $0x03, BX
 	SUBQ       BX, R9
 	VMOVUPS    128(R9), Y6
-	VMASKMOVPD Y5, Y6, (DX)
-	LEAQ       1(CX)(CX*1), CX
-	MOVQ       CX, 32(SP)
+	VMASKMOVPD Y5, Y6, (CX)
+	LEAQ       1(DX)(DX*1), DX
+	MOVQ       DX, 32(SP)
 
 stored:
 	// next tile
@@ -11013,12 +11013,12 @@ maskedbeta:
 	JMP        stored
 
 lower:
-	MOVQ       120(AX), DX
-	MOVQ       32(SP), CX
+	MOVQ       120(AX), CX
+	MOVQ       32(SP), DX
 	MOVQ       $-1, DI
-	BZHIQ      DX, DI, DI
-	MOVQ       BX, DX
-	MOVQ       CX, BX
+	BZHIQ      CX, DI, DI
+	MOVQ       BX, CX
+	MOVQ       DX, BX
 	SHRQ       $0x10, BX
 	ANDQ       DI, BX
 	POPCNTQ    BX, BX
@@ -11027,10 +11027,10 @@ lower:
 	SUBQ       BX, DI
 	VMOVUPS    128(DI), Y2
 	VMOVUPS    160(DI), Y3
-	VMASKMOVPD Y0, Y2, (DX)
-	VMASKMOVPD Y1, Y3, 32(DX)
-	LEAQ       1(CX)(CX*1), CX
-	MOVQ       CX, 32(SP)
+	VMASKMOVPD Y0, Y2, (CX)
+	VMASKMOVPD Y1, Y3, 32(CX)
+	LEAQ       1(DX)(DX*1), DX
+	MOVQ       DX, 32(SP)
 
 stored:
 	// next tile
@@ -11218,12 +11218,12 @@ maskedbeta:
 	JMP        stored
 
 lower:
-	MOVQ       120(AX), DX
-	MOVQ       32(SP), CX
+	MOVQ       120(AX), CX
+	MOVQ       32(SP), DX
 	MOVQ       $-1, R9
-	BZHIQ      DX, R9, R9
-	MOVQ       BX, DX
-	MOVQ       CX, BX
+	BZHIQ      CX, R9, R9
+	MOVQ       BX, CX
+	MOVQ       DX, BX
 	SHRQ       $0x10, BX
 	ANDQ       R9, BX
 	POPCNTQ    BX, BX
@@ -11232,11 +11232,11 @@ lower:
 	SUBQ       BX, R10
 	VMOVUPS    128(R10), Y4
 	VMOVUPS    160(R10), Y5
-	VMASKMOVPD Y0, Y4, (DX)
-	VMASKMOVPD Y1, Y5, 32(DX)
-	LEAQ       1(CX)(CX*1), CX
-	ADDQ       R8, DX
-	MOVQ       CX, BX
+	VMASKMOVPD Y0, Y4, (CX)
+	VMASKMOVPD Y1, Y5, 32(CX)
+	LEAQ       1(DX)(DX*1), DX
+	ADDQ       R8, CX
+	MOVQ       DX, BX
 	SHRQ       $0x10, BX
 	ANDQ       R9, BX
 	POPCNTQ    BX, BX
@@ -11245,10 +11245,10 @@ lower:
 	SUBQ       BX, R9
 	VMOVUPS    128(R9), Y4
 	VMOVUPS    160(R9), Y5
-	VMASKMOVPD Y2, Y4, (DX)
-	VMASKMOVPD Y3, Y5, 32(DX)
-	LEAQ       1(CX)(CX*1), CX
-	MOVQ       CX, 32(SP)
+	VMASKMOVPD Y2, Y4, (CX)
+	VMASKMOVPD Y3, Y5, 32(CX)
+	LEAQ       1(DX)(DX*1), DX
+	MOVQ       DX, 32(SP)
 
 stored:
 	// next tile
@@ -11473,12 +11473,12 @@ maskedbeta:
 	JMP        stored
 
 lower:
-	MOVQ       120(AX), DX
-	MOVQ       32(SP), CX
+	MOVQ       120(AX), CX
+	MOVQ       32(SP), DX
 	MOVQ       $-1, R9
-	BZHIQ      DX, R9, R9
-	MOVQ       BX, DX
-	MOVQ       CX, BX
+	BZHIQ      CX, R9, R9
+	MOVQ       BX, CX
+	MOVQ       DX, BX
 	SHRQ       $0x10, BX
 	ANDQ       R9, BX
 	POPCNTQ    BX, BX
@@ -11487,11 +11487,11 @@ lower:
 	SUBQ       BX, R10
 	VMOVUPS    128(R10), Y6
 	VMOVUPS    160(R10), Y7
-	VMASKMOVPD Y0, Y6, (DX)
-	VMASKMOVPD Y1, Y7, 32(DX)
-	LEAQ       1(CX)(CX*1), CX
-	ADDQ       R8, DX
-	MOVQ       CX, BX
+	VMASKMOVPD Y0, Y6, (CX)
+	VMASKMOVPD Y1, Y7, 32(CX)
+	LEAQ       1(DX)(DX*1), DX
+	ADDQ       R8, CX
+	MOVQ       DX, BX
 	SHRQ       $0x10, BX
 	ANDQ       R9, BX
 	POPCNTQ    BX, BX
@@ -11500,11 +11500,11 @@ lower:
 	SUBQ       BX, R10
 	VMOVUPS    128(R10), Y6
 	VMOVUPS    160(R10), Y7
-	VMASKMOVPD Y2, Y6, (DX)
-	VMASKMOVPD Y3, Y7, 32(DX)
-	LEAQ       1(CX)(CX*1), CX
-	ADDQ       R8, DX
-	MOVQ       CX, BX
+	VMASKMOVPD Y2, Y6, (CX)
+	VMASKMOVPD Y3, Y7, 32(CX)
+	LEAQ       1(DX)(DX*1), DX
+	ADDQ       R8, CX
+	MOVQ       DX, BX
 	SHRQ       $0x10, BX
 	ANDQ       R9, BX
 	POPCNTQ    BX, BX
@@ -11513,10 +11513,10 @@ lower:
 	SUBQ       BX, R9
 	VMOVUPS    128(R9), Y6
 	VMOVUPS    160(R9), Y7
-	VMASKMOVPD Y4, Y6, (DX)
-	VMASKMOVPD Y5, Y7, 32(DX)
-	LEAQ       1(CX)(CX*1), CX
-	MOVQ       CX, 32(SP)
+	VMASKMOVPD Y4, Y6, (CX)
+	VMASKMOVPD Y5, Y7, 32(CX)
+	LEAQ       1(DX)(DX*1), DX
+	MOVQ       DX, 32(SP)
 
 stored:
 	// next tile
@@ -11779,12 +11779,12 @@ maskedbeta:
 	JMP        stored
 
 lower:
-	MOVQ       120(AX), DX
-	MOVQ       32(SP), CX
+	MOVQ       120(AX), CX
+	MOVQ       32(SP), DX
 	MOVQ       $-1, R10
-	BZHIQ      DX, R10, R10
-	MOVQ       BX, DX
-	MOVQ       CX, BX
+	BZHIQ      CX, R10, R10
+	MOVQ       BX, CX
+	MOVQ       DX, BX
 	SHRQ       $0x10, BX
 	ANDQ       R10, BX
 	POPCNTQ    BX, BX
@@ -11793,11 +11793,11 @@ lower:
 	SUBQ       BX, R11
 	VMOVUPS    128(R11), Y8
 	VMOVUPS    160(R11), Y9
-	VMASKMOVPD Y0, Y8, (DX)
-	VMASKMOVPD Y1, Y9, 32(DX)
-	LEAQ       1(CX)(CX*1), CX
-	ADDQ       R8, DX
-	MOVQ       CX, BX
+	VMASKMOVPD Y0, Y8, (CX)
+	VMASKMOVPD Y1, Y9, 32(CX)
+	LEAQ       1(DX)(DX*1), DX
+	ADDQ       R8, CX
+	MOVQ       DX, BX
 	SHRQ       $0x10, BX
 	ANDQ       R10, BX
 	POPCNTQ    BX, BX
@@ -11806,11 +11806,11 @@ lower:
 	SUBQ       BX, R11
 	VMOVUPS    128(R11), Y8
 	VMOVUPS    160(R11), Y9
-	VMASKMOVPD Y2, Y8, (DX)
-	VMASKMOVPD Y3, Y9, 32(DX)
-	LEAQ       1(CX)(CX*1), CX
-	ADDQ       R8, DX
-	MOVQ       CX, BX
+	VMASKMOVPD Y2, Y8, (CX)
+	VMASKMOVPD Y3, Y9, 32(CX)
+	LEAQ       1(DX)(DX*1), DX
+	ADDQ       R8, CX
+	MOVQ       DX, BX
 	SHRQ       $0x10, BX
 	ANDQ       R10, BX
 	POPCNTQ    BX, BX
@@ -11819,11 +11819,11 @@ lower:
 	SUBQ       BX, R11
 	VMOVUPS    128(R11), Y8
 	VMOVUPS    160(R11), Y9
-	VMASKMOVPD Y4, Y8, (DX)
-	VMASKMOVPD Y5, Y9, 32(DX)
-	LEAQ       1(CX)(CX*1), CX
-	ADDQ       R8, DX
-	MOVQ       CX, BX
+	VMASKMOVPD Y4, Y8, (CX)
+	VMASKMOVPD Y5, Y9, 32(CX)
+	LEAQ       1(DX)(DX*1), DX
+	ADDQ       R8, CX
+	MOVQ       DX, BX
 	SHRQ       $0x10, BX
 	ANDQ       R10, BX
 	POPCNTQ    BX, BX
@@ -11832,10 +11832,10 @@ lower:
 	SUBQ       BX, R10
 	VMOVUPS    128(R10), Y8
 	VMOVUPS    160(R10), Y9
-	VMASKMOVPD Y6, Y8, (DX)
-	VMASKMOVPD Y7, Y9, 32(DX)
-	LEAQ       1(CX)(CX*1), CX
-	MOVQ       CX, 32(SP)
+	VMASKMOVPD Y6, Y8, (CX)
+	VMASKMOVPD Y7, Y9, 32(CX)
+	LEAQ       1(DX)(DX*1), DX
+	MOVQ       DX, 32(SP)
 
 stored:
 	// next tile
@@ -12135,12 +12135,12 @@ maskedbeta:
 	JMP        stored
 
 lower:
-	MOVQ       120(AX), DX
-	MOVQ       32(SP), CX
+	MOVQ       120(AX), CX
+	MOVQ       32(SP), DX
 	MOVQ       $-1, R10
-	BZHIQ      DX, R10, R10
-	MOVQ       BX, DX
-	MOVQ       CX, BX
+	BZHIQ      CX, R10, R10
+	MOVQ       BX, CX
+	MOVQ       DX, BX
 	SHRQ       $0x10, BX
 	ANDQ       R10, BX
 	POPCNTQ    BX, BX
@@ -12149,11 +12149,11 @@ lower:
 	SUBQ       BX, R11
 	VMOVUPS    128(R11), Y10
 	VMOVUPS    160(R11), Y11
-	VMASKMOVPD Y0, Y10, (DX)
-	VMASKMOVPD Y1, Y11, 32(DX)
-	LEAQ       1(CX)(CX*1), CX
-	ADDQ       R8, DX
-	MOVQ       CX, BX
+	VMASKMOVPD Y0, Y10, (CX)
+	VMASKMOVPD Y1, Y11, 32(CX)
+	LEAQ       1(DX)(DX*1), DX
+	ADDQ       R8, CX
+	MOVQ       DX, BX
 	SHRQ       $0x10, BX
 	ANDQ       R10, BX
 	POPCNTQ    BX, BX
@@ -12162,11 +12162,11 @@ lower:
 	SUBQ       BX, R11
 	VMOVUPS    128(R11), Y10
 	VMOVUPS    160(R11), Y11
-	VMASKMOVPD Y2, Y10, (DX)
-	VMASKMOVPD Y3, Y11, 32(DX)
-	LEAQ       1(CX)(CX*1), CX
-	ADDQ       R8, DX
-	MOVQ       CX, BX
+	VMASKMOVPD Y2, Y10, (CX)
+	VMASKMOVPD Y3, Y11, 32(CX)
+	LEAQ       1(DX)(DX*1), DX
+	ADDQ       R8, CX
+	MOVQ       DX, BX
 	SHRQ       $0x10, BX
 	ANDQ       R10, BX
 	POPCNTQ    BX, BX
@@ -12175,11 +12175,11 @@ lower:
 	SUBQ       BX, R11
 	VMOVUPS    128(R11), Y10
 	VMOVUPS    160(R11), Y11
-	VMASKMOVPD Y4, Y10, (DX)
-	VMASKMOVPD Y5, Y11, 32(DX)
-	LEAQ       1(CX)(CX*1), CX
-	ADDQ       R8, DX
-	MOVQ       CX, BX
+	VMASKMOVPD Y4, Y10, (CX)
+	VMASKMOVPD Y5, Y11, 32(CX)
+	LEAQ       1(DX)(DX*1), DX
+	ADDQ       R8, CX
+	MOVQ       DX, BX
 	SHRQ       $0x10, BX
 	ANDQ       R10, BX
 	POPCNTQ    BX, BX
@@ -12188,11 +12188,11 @@ lower:
 	SUBQ       BX, R11
 	VMOVUPS    128(R11), Y10
 	VMOVUPS    160(R11), Y11
-	VMASKMOVPD Y6, Y10, (DX)
-	VMASKMOVPD Y7, Y11, 32(DX)
-	LEAQ       1(CX)(CX*1), CX
-	ADDQ       R8, DX
-	MOVQ       CX, BX
+	VMASKMOVPD Y6, Y10, (CX)
+	VMASKMOVPD Y7, Y11, 32(CX)
+	LEAQ       1(DX)(DX*1), DX
+	ADDQ       R8, CX
+	MOVQ       DX, BX
 	SHRQ       $0x10, BX
 	ANDQ       R10, BX
 	POPCNTQ    BX, BX
@@ -12201,10 +12201,10 @@ lower:
 	SUBQ       BX, R10
 	VMOVUPS    128(R10), Y10
 	VMOVUPS    160(R10), Y11
-	VMASKMOVPD Y8, Y10, (DX)
-	VMASKMOVPD Y9, Y11, 32(DX)
-	LEAQ       1(CX)(CX*1), CX
-	MOVQ       CX, 32(SP)
+	VMASKMOVPD Y8, Y10, (CX)
+	VMASKMOVPD Y9, Y11, 32(CX)
+	LEAQ       1(DX)(DX*1), DX
+	MOVQ       DX, 32(SP)
 
 stored:
 	// next tile
@@ -12544,12 +12544,12 @@ maskedbeta:
 	JMP        stored
 
 lower:
-	MOVQ       120(AX), DX
-	MOVQ       32(SP), CX
+	MOVQ       120(AX), CX
+	MOVQ       32(SP), DX
 	MOVQ       $-1, R10
-	BZHIQ      DX, R10, R10
-	MOVQ       BX, DX
-	MOVQ       CX, BX
+	BZHIQ      CX, R10, R10
+	MOVQ       BX, CX
+	MOVQ       DX, BX
 	SHRQ       $0x10, BX
 	ANDQ       R10, BX
 	POPCNTQ    BX, BX
@@ -12558,11 +12558,11 @@ lower:
 	SUBQ       BX, R11
 	VMOVUPS    128(R11), Y12
 	VMOVUPS    160(R11), Y13
-	VMASKMOVPD Y0, Y12, (DX)
-	VMASKMOVPD Y1, Y13, 32(DX)
-	LEAQ       1(CX)(CX*1), CX
-	ADDQ       R8, DX
-	MOVQ       CX, BX
+	VMASKMOVPD Y0, Y12, (CX)
+	VMASKMOVPD Y1, Y13, 32(CX)
+	LEAQ       1(DX)(DX*1), DX
+	ADDQ       R8, CX
+	MOVQ       DX, BX
 	SHRQ       $0x10, BX
 	ANDQ       R10, BX
 	POPCNTQ    BX, BX
@@ -12571,11 +12571,11 @@ lower:
 	SUBQ       BX, R11
 	VMOVUPS    128(R11), Y12
 	VMOVUPS    160(R11), Y13
-	VMASKMOVPD Y2, Y12, (DX)
-	VMASKMOVPD Y3, Y13, 32(DX)
-	LEAQ       1(CX)(CX*1), CX
-	ADDQ       R8, DX
-	MOVQ       CX, BX
+	VMASKMOVPD Y2, Y12, (CX)
+	VMASKMOVPD Y3, Y13, 32(CX)
+	LEAQ       1(DX)(DX*1), DX
+	ADDQ       R8, CX
+	MOVQ       DX, BX
 	SHRQ       $0x10, BX
 	ANDQ       R10, BX
 	POPCNTQ    BX, BX
@@ -12584,11 +12584,11 @@ lower:
 	SUBQ       BX, R11
 	VMOVUPS    128(R11), Y12
 	VMOVUPS    160(R11), Y13
-	VMASKMOVPD Y4, Y12, (DX)
-	VMASKMOVPD Y5, Y13, 32(DX)
-	LEAQ       1(CX)(CX*1), CX
-	ADDQ       R8, DX
-	MOVQ       CX, BX
+	VMASKMOVPD Y4, Y12, (CX)
+	VMASKMOVPD Y5, Y13, 32(CX)
+	LEAQ       1(DX)(DX*1), DX
+	ADDQ       R8, CX
+	MOVQ       DX, BX
 	SHRQ       $0x10, BX
 	ANDQ       R10, BX
 	POPCNTQ    BX, BX
@@ -12597,11 +12597,11 @@ lower:
 	SUBQ       BX, R11
 	VMOVUPS    128(R11), Y12
 	VMOVUPS    160(R11), Y13
-	VMASKMOVPD Y6, Y12, (DX)
-	VMASKMOVPD Y7, Y13, 32(DX)
-	LEAQ       1(CX)(CX*1), CX
-	ADDQ       R8, DX
-	MOVQ       CX, BX
+	VMASKMOVPD Y6, Y12, (CX)
+	VMASKMOVPD Y7, Y13, 32(CX)
+	LEAQ       1(DX)(DX*1), DX
+	ADDQ       R8, CX
+	MOVQ       DX, BX
 	SHRQ       $0x10, BX
 	ANDQ       R10, BX
 	POPCNTQ    BX, BX
@@ -12610,11 +12610,11 @@ lower:
 	SUBQ       BX, R11
 	VMOVUPS    128(R11), Y12
 	VMOVUPS    160(R11), Y13
-	VMASKMOVPD Y8, Y12, (DX)
-	VMASKMOVPD Y9, Y13, 32(DX)
-	LEAQ       1(CX)(CX*1), CX
-	ADDQ       R8, DX
-	MOVQ       CX, BX
+	VMASKMOVPD Y8, Y12, (CX)
+	VMASKMOVPD Y9, Y13, 32(CX)
+	LEAQ       1(DX)(DX*1), DX
+	ADDQ       R8, CX
+	MOVQ       DX, BX
 	SHRQ       $0x10, BX
 	ANDQ       R10, BX
 	POPCNTQ    BX, BX
@@ -12623,10 +12623,10 @@ lower:
 	SUBQ       BX, R10
 	VMOVUPS    128(R10), Y12
 	VMOVUPS    160(R10), Y13
-	VMASKMOVPD Y10, Y12, (DX)
-	VMASKMOVPD Y11, Y13, 32(DX)
-	LEAQ       1(CX)(CX*1), CX
-	MOVQ       CX, 32(SP)
+	VMASKMOVPD Y10, Y12, (CX)
+	VMASKMOVPD Y11, Y13, 32(CX)
+	LEAQ       1(DX)(DX*1), DX
+	MOVQ       DX, 32(SP)
 
 stored:
 	// next tile
@@ -12777,12 +12777,12 @@ maskedbeta:
 	JMP        stored
 
 lower:
-	MOVQ       120(AX), DX
-	MOVQ       32(SP), CX
+	MOVQ       120(AX), CX
+	MOVQ       32(SP), DX
 	MOVQ       $-1, R8
-	BZHIQ      DX, R8, R8
-	MOVQ       BX, DX
-	MOVQ       CX, BX
+	BZHIQ      CX, R8, R8
+	MOVQ       BX, CX
+	MOVQ       DX, BX
 	SHRQ       $0x10, BX
 	ANDQ       R8, BX
 	POPCNTQ    BX, BX
@@ -12791,10 +12791,10 @@ lower:
 	SUBQ       BX, R8
 	VMOVUPS    128(R8), Y2
 	VMOVUPS    160(R8), Y3
-	VMASKMOVPD Y0, Y2, (DX)
-	VMASKMOVPD Y1, Y3, 32(DX)
-	LEAQ       1(CX)(CX*1), CX
-	MOVQ       CX, 32(SP)
+	VMASKMOVPD Y0, Y2, (CX)
+	VMASKMOVPD Y1, Y3, 32(CX)
+	LEAQ       1(DX)(DX*1), DX
+	MOVQ       DX, 32(SP)
 
 stored:
 	// next tile
@@ -12982,12 +12982,12 @@ maskedbeta:
 	JMP        stored
 
 lower:
-	MOVQ       120(AX), DX
-	MOVQ       32(SP), CX
+	MOVQ       120(AX), CX
+	MOVQ       32(SP), DX
 	MOVQ       $-1, R9
-	BZHIQ      DX, R9, R9
-	MOVQ       BX, DX
-	MOVQ       CX, BX
+	BZHIQ      CX, R9, R9
+	MOVQ       BX, CX
+	MOVQ       DX, BX
 	SHRQ       $0x10, BX
 	ANDQ       R9, BX
 	POPCNTQ    BX, BX
@@ -12996,11 +12996,11 @@ lower:
 	SUBQ       BX, R10
 	VMOVUPS    128(R10), Y4
 	VMOVUPS    160(R10), Y5
-	VMASKMOVPD Y0, Y4, (DX)
-	VMASKMOVPD Y1, Y5, 32(DX)
-	LEAQ       1(CX)(CX*1), CX
-	ADDQ       R8, DX
-	MOVQ       CX, BX
+	VMASKMOVPD Y0, Y4, (CX)
+	VMASKMOVPD Y1, Y5, 32(CX)
+	LEAQ       1(DX)(DX*1), DX
+	ADDQ       R8, CX
+	MOVQ       DX, BX
 	SHRQ       $0x10, BX
 	ANDQ       R9, BX
 	POPCNTQ    BX, BX
@@ -13009,10 +13009,10 @@ lower:
 	SUBQ       BX, R9
 	VMOVUPS    128(R9), Y4
 	VMOVUPS    160(R9), Y5
-	VMASKMOVPD Y2, Y4, (DX)
-	VMASKMOVPD Y3, Y5, 32(DX)
-	LEAQ       1(CX)(CX*1), CX
-	MOVQ       CX, 32(SP)
+	VMASKMOVPD Y2, Y4, (CX)
+	VMASKMOVPD Y3, Y5, 32(CX)
+	LEAQ       1(DX)(DX*1), DX
+	MOVQ       DX, 32(SP)
 
 stored:
 	// next tile
@@ -13237,12 +13237,12 @@ maskedbeta:
 	JMP        stored
 
 lower:
-	MOVQ       120(AX), DX
-	MOVQ       32(SP), CX
+	MOVQ       120(AX), CX
+	MOVQ       32(SP), DX
 	MOVQ       $-1, R9
-	BZHIQ      DX, R9, R9
-	MOVQ       BX, DX
-	MOVQ       CX, BX
+	BZHIQ      CX, R9, R9
+	MOVQ       BX, CX
+	MOVQ       DX, BX
 	SHRQ       $0x10, BX
 	ANDQ       R9, BX
 	POPCNTQ    BX, BX
@@ -13251,11 +13251,11 @@ lower:
 	SUBQ       BX, R10
 	VMOVUPS    128(R10), Y6
 	VMOVUPS    160(R10), Y7
-	VMASKMOVPD Y0, Y6, (DX)
-	VMASKMOVPD Y1, Y7, 32(DX)
-	LEAQ       1(CX)(CX*1), CX
-	ADDQ       R8, DX
-	MOVQ       CX, BX
+	VMASKMOVPD Y0, Y6, (CX)
+	VMASKMOVPD Y1, Y7, 32(CX)
+	LEAQ       1(DX)(DX*1), DX
+	ADDQ       R8, CX
+	MOVQ       DX, BX
 	SHRQ       $0x10, BX
 	ANDQ       R9, BX
 	POPCNTQ    BX, BX
@@ -13264,11 +13264,11 @@ lower:
 	SUBQ       BX, R10
 	VMOVUPS    128(R10), Y6
 	VMOVUPS    160(R10), Y7
-	VMASKMOVPD Y2, Y6, (DX)
-	VMASKMOVPD Y3, Y7, 32(DX)
-	LEAQ       1(CX)(CX*1), CX
-	ADDQ       R8, DX
-	MOVQ       CX, BX
+	VMASKMOVPD Y2, Y6, (CX)
+	VMASKMOVPD Y3, Y7, 32(CX)
+	LEAQ       1(DX)(DX*1), DX
+	ADDQ       R8, CX
+	MOVQ       DX, BX
 	SHRQ       $0x10, BX
 	ANDQ       R9, BX
 	POPCNTQ    BX, BX
@@ -13277,10 +13277,10 @@ lower:
 	SUBQ       BX, R9
 	VMOVUPS    128(R9), Y6
 	VMOVUPS    160(R9), Y7
-	VMASKMOVPD Y4, Y6, (DX)
-	VMASKMOVPD Y5, Y7, 32(DX)
-	LEAQ       1(CX)(CX*1), CX
-	MOVQ       CX, 32(SP)
+	VMASKMOVPD Y4, Y6, (CX)
+	VMASKMOVPD Y5, Y7, 32(CX)
+	LEAQ       1(DX)(DX*1), DX
+	MOVQ       DX, 32(SP)
 
 stored:
 	// next tile
@@ -13542,12 +13542,12 @@ maskedbeta:
 	JMP        stored
 
 lower:
-	MOVQ       120(AX), DX
-	MOVQ       32(SP), CX
+	MOVQ       120(AX), CX
+	MOVQ       32(SP), DX
 	MOVQ       $-1, R9
-	BZHIQ      DX, R9, R9
-	MOVQ       BX, DX
-	MOVQ       CX, BX
+	BZHIQ      CX, R9, R9
+	MOVQ       BX, CX
+	MOVQ       DX, BX
 	SHRQ       $0x10, BX
 	ANDQ       R9, BX
 	POPCNTQ    BX, BX
@@ -13556,11 +13556,11 @@ lower:
 	SUBQ       BX, R10
 	VMOVUPS    128(R10), Y8
 	VMOVUPS    160(R10), Y9
-	VMASKMOVPD Y0, Y8, (DX)
-	VMASKMOVPD Y1, Y9, 32(DX)
-	LEAQ       1(CX)(CX*1), CX
-	ADDQ       R8, DX
-	MOVQ       CX, BX
+	VMASKMOVPD Y0, Y8, (CX)
+	VMASKMOVPD Y1, Y9, 32(CX)
+	LEAQ       1(DX)(DX*1), DX
+	ADDQ       R8, CX
+	MOVQ       DX, BX
 	SHRQ       $0x10, BX
 	ANDQ       R9, BX
 	POPCNTQ    BX, BX
@@ -13569,11 +13569,11 @@ lower:
 	SUBQ       BX, R10
 	VMOVUPS    128(R10), Y8
 	VMOVUPS    160(R10), Y9
-	VMASKMOVPD Y2, Y8, (DX)
-	VMASKMOVPD Y3, Y9, 32(DX)
-	LEAQ       1(CX)(CX*1), CX
-	ADDQ       R8, DX
-	MOVQ       CX, BX
+	VMASKMOVPD Y2, Y8, (CX)
+	VMASKMOVPD Y3, Y9, 32(CX)
+	LEAQ       1(DX)(DX*1), DX
+	ADDQ       R8, CX
+	MOVQ       DX, BX
 	SHRQ       $0x10, BX
 	ANDQ       R9, BX
 	POPCNTQ    BX, BX
@@ -13582,11 +13582,11 @@ lower:
 	SUBQ       BX, R10
 	VMOVUPS    128(R10), Y8
 	VMOVUPS    160(R10), Y9
-	VMASKMOVPD Y4, Y8, (DX)
-	VMASKMOVPD Y5, Y9, 32(DX)
-	LEAQ       1(CX)(CX*1), CX
-	ADDQ       R8, DX
-	MOVQ       CX, BX
+	VMASKMOVPD Y4, Y8, (CX)
+	VMASKMOVPD Y5, Y9, 32(CX)
+	LEAQ       1(DX)(DX*1), DX
+	ADDQ       R8, CX
+	MOVQ       DX, BX
 	SHRQ       $0x10, BX
 	ANDQ       R9, BX
 	POPCNTQ    BX, BX
@@ -13595,10 +13595,10 @@ lower:
 	SUBQ       BX, R9
 	VMOVUPS    128(R9), Y8
 	VMOVUPS    160(R9), Y9
-	VMASKMOVPD Y6, Y8, (DX)
-	VMASKMOVPD Y7, Y9, 32(DX)
-	LEAQ       1(CX)(CX*1), CX
-	MOVQ       CX, 32(SP)
+	VMASKMOVPD Y6, Y8, (CX)
+	VMASKMOVPD Y7, Y9, 32(CX)
+	LEAQ       1(DX)(DX*1), DX
+	MOVQ       DX, 32(SP)
 
 stored:
 	// next tile
@@ -13897,12 +13897,12 @@ maskedbeta:
 	JMP        stored
 
 lower:
-	MOVQ       120(AX), DX
-	MOVQ       32(SP), CX
+	MOVQ       120(AX), CX
+	MOVQ       32(SP), DX
 	MOVQ       $-1, R9
-	BZHIQ      DX, R9, R9
-	MOVQ       BX, DX
-	MOVQ       CX, BX
+	BZHIQ      CX, R9, R9
+	MOVQ       BX, CX
+	MOVQ       DX, BX
 	SHRQ       $0x10, BX
 	ANDQ       R9, BX
 	POPCNTQ    BX, BX
@@ -13911,11 +13911,11 @@ lower:
 	SUBQ       BX, R10
 	VMOVUPS    128(R10), Y10
 	VMOVUPS    160(R10), Y11
-	VMASKMOVPD Y0, Y10, (DX)
-	VMASKMOVPD Y1, Y11, 32(DX)
-	LEAQ       1(CX)(CX*1), CX
-	ADDQ       R8, DX
-	MOVQ       CX, BX
+	VMASKMOVPD Y0, Y10, (CX)
+	VMASKMOVPD Y1, Y11, 32(CX)
+	LEAQ       1(DX)(DX*1), DX
+	ADDQ       R8, CX
+	MOVQ       DX, BX
 	SHRQ       $0x10, BX
 	ANDQ       R9, BX
 	POPCNTQ    BX, BX
@@ -13924,11 +13924,11 @@ lower:
 	SUBQ       BX, R10
 	VMOVUPS    128(R10), Y10
 	VMOVUPS    160(R10), Y11
-	VMASKMOVPD Y2, Y10, (DX)
-	VMASKMOVPD Y3, Y11, 32(DX)
-	LEAQ       1(CX)(CX*1), CX
-	ADDQ       R8, DX
-	MOVQ       CX, BX
+	VMASKMOVPD Y2, Y10, (CX)
+	VMASKMOVPD Y3, Y11, 32(CX)
+	LEAQ       1(DX)(DX*1), DX
+	ADDQ       R8, CX
+	MOVQ       DX, BX
 	SHRQ       $0x10, BX
 	ANDQ       R9, BX
 	POPCNTQ    BX, BX
@@ -13937,11 +13937,11 @@ lower:
 	SUBQ       BX, R10
 	VMOVUPS    128(R10), Y10
 	VMOVUPS    160(R10), Y11
-	VMASKMOVPD Y4, Y10, (DX)
-	VMASKMOVPD Y5, Y11, 32(DX)
-	LEAQ       1(CX)(CX*1), CX
-	ADDQ       R8, DX
-	MOVQ       CX, BX
+	VMASKMOVPD Y4, Y10, (CX)
+	VMASKMOVPD Y5, Y11, 32(CX)
+	LEAQ       1(DX)(DX*1), DX
+	ADDQ       R8, CX
+	MOVQ       DX, BX
 	SHRQ       $0x10, BX
 	ANDQ       R9, BX
 	POPCNTQ    BX, BX
@@ -13950,11 +13950,11 @@ lower:
 	SUBQ       BX, R10
 	VMOVUPS    128(R10), Y10
 	VMOVUPS    160(R10), Y11
-	VMASKMOVPD Y6, Y10, (DX)
-	VMASKMOVPD Y7, Y11, 32(DX)
-	LEAQ       1(CX)(CX*1), CX
-	ADDQ       R8, DX
-	MOVQ       CX, BX
+	VMASKMOVPD Y6, Y10, (CX)
+	VMASKMOVPD Y7, Y11, 32(CX)
+	LEAQ       1(DX)(DX*1), DX
+	ADDQ       R8, CX
+	MOVQ       DX, BX
 	SHRQ       $0x10, BX
 	ANDQ       R9, BX
 	POPCNTQ    BX, BX
@@ -13963,10 +13963,10 @@ lower:
 	SUBQ       BX, R9
 	VMOVUPS    128(R9), Y10
 	VMOVUPS    160(R9), Y11
-	VMASKMOVPD Y8, Y10, (DX)
-	VMASKMOVPD Y9, Y11, 32(DX)
-	LEAQ       1(CX)(CX*1), CX
-	MOVQ       CX, 32(SP)
+	VMASKMOVPD Y8, Y10, (CX)
+	VMASKMOVPD Y9, Y11, 32(CX)
+	LEAQ       1(DX)(DX*1), DX
+	MOVQ       DX, 32(SP)
 
 stored:
 	// next tile
@@ -14302,12 +14302,12 @@ maskedbeta:
 	JMP        stored
 
 lower:
-	MOVQ       120(AX), DX
-	MOVQ       32(SP), CX
+	MOVQ       120(AX), CX
+	MOVQ       32(SP), DX
 	MOVQ       $-1, R9
-	BZHIQ      DX, R9, R9
-	MOVQ       BX, DX
-	MOVQ       CX, BX
+	BZHIQ      CX, R9, R9
+	MOVQ       BX, CX
+	MOVQ       DX, BX
 	SHRQ       $0x10, BX
 	ANDQ       R9, BX
 	POPCNTQ    BX, BX
@@ -14316,11 +14316,11 @@ lower:
 	SUBQ       BX, R10
 	VMOVUPS    128(R10), Y12
 	VMOVUPS    160(R10), Y13
-	VMASKMOVPD Y0, Y12, (DX)
-	VMASKMOVPD Y1, Y13, 32(DX)
-	LEAQ       1(CX)(CX*1), CX
-	ADDQ       R8, DX
-	MOVQ       CX, BX
+	VMASKMOVPD Y0, Y12, (CX)
+	VMASKMOVPD Y1, Y13, 32(CX)
+	LEAQ       1(DX)(DX*1), DX
+	ADDQ       R8, CX
+	MOVQ       DX, BX
 	SHRQ       $0x10, BX
 	ANDQ       R9, BX
 	POPCNTQ    BX, BX
@@ -14329,11 +14329,11 @@ lower:
 	SUBQ       BX, R10
 	VMOVUPS    128(R10), Y12
 	VMOVUPS    160(R10), Y13
-	VMASKMOVPD Y2, Y12, (DX)
-	VMASKMOVPD Y3, Y13, 32(DX)
-	LEAQ       1(CX)(CX*1), CX
-	ADDQ       R8, DX
-	MOVQ       CX, BX
+	VMASKMOVPD Y2, Y12, (CX)
+	VMASKMOVPD Y3, Y13, 32(CX)
+	LEAQ       1(DX)(DX*1), DX
+	ADDQ       R8, CX
+	MOVQ       DX, BX
 	SHRQ       $0x10, BX
 	ANDQ       R9, BX
 	POPCNTQ    BX, BX
@@ -14342,11 +14342,11 @@ lower:
 	SUBQ       BX, R10
 	VMOVUPS    128(R10), Y12
 	VMOVUPS    160(R10), Y13
-	VMASKMOVPD Y4, Y12, (DX)
-	VMASKMOVPD Y5, Y13, 32(DX)
-	LEAQ       1(CX)(CX*1), CX
-	ADDQ       R8, DX
-	MOVQ       CX, BX
+	VMASKMOVPD Y4, Y12, (CX)
+	VMASKMOVPD Y5, Y13, 32(CX)
+	LEAQ       1(DX)(DX*1), DX
+	ADDQ       R8, CX
+	MOVQ       DX, BX
 	SHRQ       $0x10, BX
 	ANDQ       R9, BX
 	POPCNTQ    BX, BX
@@ -14355,11 +14355,11 @@ lower:
 	SUBQ       BX, R10
 	VMOVUPS    128(R10), Y12
 	VMOVUPS    160(R10), Y13
-	VMASKMOVPD Y6, Y12, (DX)
-	VMASKMOVPD Y7, Y13, 32(DX)
-	LEAQ       1(CX)(CX*1), CX
-	ADDQ       R8, DX
-	MOVQ       CX, BX
+	VMASKMOVPD Y6, Y12, (CX)
+	VMASKMOVPD Y7, Y13, 32(CX)
+	LEAQ       1(DX)(DX*1), DX
+	ADDQ       R8, CX
+	MOVQ       DX, BX
 	SHRQ       $0x10, BX
 	ANDQ       R9, BX
 	POPCNTQ    BX, BX
@@ -14368,11 +14368,11 @@ lower:
 	SUBQ       BX, R10
 	VMOVUPS    128(R10), Y12
 	VMOVUPS    160(R10), Y13
-	VMASKMOVPD Y8, Y12, (DX)
-	VMASKMOVPD Y9, Y13, 32(DX)
-	LEAQ       1(CX)(CX*1), CX
-	ADDQ       R8, DX
-	MOVQ       CX, BX
+	VMASKMOVPD Y8, Y12, (CX)
+	VMASKMOVPD Y9, Y13, 32(CX)
+	LEAQ       1(DX)(DX*1), DX
+	ADDQ       R8, CX
+	MOVQ       DX, BX
 	SHRQ       $0x10, BX
 	ANDQ       R9, BX
 	POPCNTQ    BX, BX
@@ -14381,10 +14381,10 @@ lower:
 	SUBQ       BX, R9
 	VMOVUPS    128(R9), Y12
 	VMOVUPS    160(R9), Y13
-	VMASKMOVPD Y10, Y12, (DX)
-	VMASKMOVPD Y11, Y13, 32(DX)
-	LEAQ       1(CX)(CX*1), CX
-	MOVQ       CX, 32(SP)
+	VMASKMOVPD Y10, Y12, (CX)
+	VMASKMOVPD Y11, Y13, 32(CX)
+	LEAQ       1(DX)(DX*1), DX
+	MOVQ       DX, 32(SP)
 
 stored:
 	// next tile

@@ -179,10 +179,6 @@ func (t *tileGen) initLower() {
 
 // storeLower writes each row up to its diagonal.
 func (t *tileGen) storeLower() {
-	if t.isa.bytes == 32 {
-		t.storeLowerVectors()
-		return
-	}
 	full, bits := t.GP64(), t.GP64()
 	t.field(offWidth, full)
 	t.MOVQ(t.lower, bits)
@@ -192,29 +188,20 @@ func (t *tileGen) storeLower() {
 		t.MOVQ(bits, m)
 		t.SHRQ(Imm(16), m)
 		t.ANDQ(mask, m)
-		t.opmasks(m)
+		t.bitMasks(m)
 		t.storeRow(i, p)
 		t.LEAQ(Mem{Disp: 1, Base: bits, Index: bits, Scale: 1}, bits)
 	})
 	t.MOVQ(bits, t.lower)
 }
 
-// storeLowerVectors is storeLower with masks from the table: the number of
-// columns is that of the one bits of the row's mask.
-func (t *tileGen) storeLowerVectors() {
-	bits, full := t.GP64(), t.GP64()
-	t.field(offWidth, full)
-	t.MOVQ(t.lower, bits)
-	mask := t.bitMask(full)
-	t.eachRow(func(i int, p reg.Register) {
-		m := t.GP64()
-		t.MOVQ(bits, m)
-		t.SHRQ(Imm(16), m)
-		t.ANDQ(mask, m)
+// bitMasks makes the masks of a row of the one bits of m, which is used up: opmasks, or
+// vectors from the table by their number.
+func (t *tileGen) bitMasks(m reg.Register) {
+	if t.isa.bytes == 32 {
 		t.POPCNTQ(m, m)
 		t.vectorMasks(m)
-		t.storeRow(i, p)
-		t.LEAQ(Mem{Disp: 1, Base: bits, Index: bits, Scale: 1}, bits)
-	})
-	t.MOVQ(bits, t.lower)
+		return
+	}
+	t.opmasks(m)
 }
