@@ -26,6 +26,13 @@ func stepAside() {
 	}
 }
 
+// prepareStepAside lets the runtime start the thread that it starts when a goroutine is
+// first locked to its own, so that no later call allocates.
+func prepareStepAside() {
+	runtime.LockOSThread()
+	runtime.UnlockOSThread()
+}
+
 // processors is a set of processors as the system has it.
 type processors [16]uint64
 

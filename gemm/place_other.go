@@ -3,3 +3,5 @@
 package gemm
 
 func stepAside() {}
+
+func prepareStepAside() {}

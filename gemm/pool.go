@@ -75,6 +75,7 @@ type poolWorker struct {
 // they park at once: spinning would take the processor from the caller.
 func newPool(n int) *pool {
 	p := &pool{finished: make(chan struct{}, 1)}
+	prepareStepAside()
 	if runtime.GOMAXPROCS(0) > n {
 		p.spin = spinRounds
 	}
