@@ -56,28 +56,29 @@ func (b *Block[T]) klRotate(st *State[T], x []T, ops Ops[T], sc *Scratch[T]) (pa
 	return partial, c
 }
 
-// klWhiten sets u = m / (Π 1/r_k + eps). The last factored mode goes through
-// AdamDirection as a vector of eigenvalues 1/r², the others as its scale.
+// klWhiten sets u = m / (Π 1/r_k + eps): the last factored mode as eigenvalues
+// 1/r², the others as one scale for each row of the unfolding along the last mode.
+// The vectors are written before any operation of the step uses them.
 func (b *Block[T]) klWhiten(u, m []T, st *State[T], ops Ops[T], sc *Scratch[T]) {
 	last := b.order - 1
 	n := b.modes[last].dim
-	lambda := sc.vector[0][:0]
+	rows := sc.rows[:b.modes[last].pre]
+	for p := range rows {
+		rows[p] = T(b.rowScale(st, p))
+	}
 	if b.modes[last].factored {
-		lambda = sc.vector[0][:n]
+		lambda := sc.vector[0][:n]
 		for i, r := range st.Gain[last] {
 			lambda[i] = 1 / (r * r)
 		}
+		ops.WhitenRows(u, m, rows, lambda, T(b.opts.Epsilon))
+		return
 	}
-	for p := range b.modes[last].pre {
-		scale := b.rowScale(st, p)
-		row := u[p*n : (p+1)*n]
-		if len(lambda) > 0 {
-			ops.AdamDirection(row, m[p*n:(p+1)*n], lambda, 1, T(scale), T(b.opts.Epsilon))
-			continue
-		}
-		ops.Copy(row, m[p*n:(p+1)*n])
-		ops.Scale(T(1/(scale+b.opts.Epsilon)), row)
+	for p := range rows {
+		rows[p] = T(1 / (b.rowScale(st, p) + b.opts.Epsilon))
 	}
+	ops.Copy(u, m)
+	ops.ScaleMode(u, 1, n, rows)
 }
 
 // rowScale is the product of 1/r over all modes but the last, at row p of the

@@ -24,6 +24,9 @@ type Ops[T gemm.Float] interface {
 	SumSquares(x []T) float64            // Σ x²
 	// AdamDirection sets dst = m*mscale / (sqrt(v)*vscale + eps).
 	AdamDirection(dst, m, v []T, mscale, vscale, eps T)
+	// WhitenRows sets dst[p,i] = m[p,i] / (sqrt(v[i])*s[p] + eps), with m of shape
+	// len(s)×len(v); dst may be m.
+	WhitenRows(dst, m, s, v []T, eps T)
 
 	// ScaleMode multiplies x[p,i,q] by s[i], with x of shape pre×len(s)×post.
 	ScaleMode(x []T, pre, post int, s []T)
@@ -84,6 +87,14 @@ func (c *CPU[T]) SumSquares(x []T) float64 { return vec.SumSquares(x) }
 // AdamDirection implements [Ops].
 func (c *CPU[T]) AdamDirection(dst, m, v []T, mscale, vscale, eps T) {
 	vec.AdamDirection(dst, m, v, mscale, vscale, eps)
+}
+
+// WhitenRows implements [Ops].
+func (c *CPU[T]) WhitenRows(dst, m, s, v []T, eps T) {
+	n := len(v)
+	for p, scale := range s {
+		vec.AdamDirection(dst[p*n:(p+1)*n], m[p*n:(p+1)*n], v, 1, scale, eps)
+	}
 }
 
 // ScaleMode implements [Ops].

@@ -12,17 +12,18 @@ type Scratch[T gemm.Float] struct {
 	packed []T                 // gradient, when the caller's is strided
 	buf    [scratchBuffers][]T // see Note: buffers
 	vector [2 * MaxOrder][]T   // one per side: old gains, and one to spare each
+	rows   []T                 // one for each row along the last mode: see klWhiten
 }
 
 // ScratchLen returns how many elements [NewScratch] allocates for these blocks.
 func ScratchLen[T gemm.Float](blocks ...*Block[T]) int {
-	size, side := scratchExtent(blocks)
-	return (1+scratchBuffers)*size + 2*MaxOrder*side
+	size, side, rows := scratchExtent(blocks)
+	return (1+scratchBuffers)*size + 2*MaxOrder*side + rows
 }
 
 // NewScratch returns scratch that serves each of the blocks, one at a time.
 func NewScratch[T gemm.Float](blocks ...*Block[T]) *Scratch[T] {
-	size, side := scratchExtent(blocks)
+	size, side, rows := scratchExtent(blocks)
 	mem := make([]T, ScratchLen(blocks...))
 	take := func(n int) []T {
 		part := mem[:n:n]
@@ -36,17 +37,21 @@ func NewScratch[T gemm.Float](blocks ...*Block[T]) *Scratch[T] {
 	for i := range sc.vector {
 		sc.vector[i] = take(side)
 	}
+	sc.rows = take(rows)
 	return sc
 }
 
-func scratchExtent[T gemm.Float](blocks []*Block[T]) (size, side int) {
+func scratchExtent[T gemm.Float](blocks []*Block[T]) (size, side, rows int) {
 	for _, b := range blocks {
 		size = max(size, b.size)
+		if b.opts.Method == KLShampoo && b.order > 0 {
+			rows = max(rows, b.modes[b.order-1].pre)
+		}
 		for k := range b.order {
 			side = max(side, b.FactorOrder(k))
 		}
 	}
-	return size, side
+	return size, side, rows
 }
 
 // gather returns v's elements side by side: v's own storage where they already

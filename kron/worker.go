@@ -12,6 +12,9 @@ type Worker[T gemm.Float] struct {
 	Ops     Ops[T]
 	Solver  Refresher[T]
 	Scratch *Scratch[T]
+	// Fetch, when not nil, is called before the host reads a state's factors and
+	// bases, with no operation in flight: it may bring them nearer.
+	Fetch func(*State[T]) error
 
 	job      Job[T]
 	elements []T
@@ -61,6 +64,11 @@ func (w *Worker[T]) refresh(ctx context.Context, b *Block[T], st *State[T]) erro
 	w.job.Result.Shared = true
 	if err := w.Ops.Sync(); err != nil {
 		return err
+	}
+	if w.Fetch != nil {
+		if err := w.Fetch(st); err != nil {
+			return err
+		}
 	}
 	if err := b.Snapshot(st, &w.job.Snapshot); err != nil {
 		return b.Fail(st, 0, err)

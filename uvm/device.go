@@ -98,8 +98,11 @@ type DeviceMemory struct {
 	shared []extent // what was handed out and the device addresses, by address
 }
 
-// extent is a range of addresses.
-type extent struct{ lo, hi uintptr }
+// extent is a range of addresses, and the side that managed memory was moved to last.
+type extent struct {
+	lo, hi uintptr
+	device bool
+}
 
 // Addresses reports whether the device may use the n bytes at addr where they are:
 // memory handed out here, or any memory where the device is coherent.
@@ -109,20 +112,76 @@ func (m *DeviceMemory) Addresses(addr uintptr, n int64) bool {
 	}
 	m.ranges.RLock()
 	defer m.ranges.RUnlock()
+	at := m.find(addr)
+	return at >= 0 && addr+uintptr(n) <= m.shared[at].hi
+}
+
+// find returns the place of the last range that begins at addr or before, -1 where
+// there is none. The caller holds ranges.
+func (m *DeviceMemory) find(addr uintptr) int {
 	lo, hi := 0, len(m.shared)
-	for lo < hi { // the first range that begins beyond addr
+	for lo < hi {
 		if mid := (lo + hi) / 2; m.shared[mid].lo <= addr {
 			lo = mid + 1
 		} else {
 			hi = mid
 		}
 	}
-	return lo > 0 && addr+uintptr(n) <= m.shared[lo-1].hi
+	return lo - 1
+}
+
+// ToDevice moves the whole managed buffer that addr lies in to the device, in the
+// order of the stream with this handle, unless it was moved there last. It returns
+// how many bytes it moves: 0 also for memory that does not move.
+func (m *DeviceMemory) ToDevice(addr uintptr, stream uintptr) (int64, error) {
+	e, ok := m.turn(addr, true)
+	if !ok {
+		return 0, nil
+	}
+	n := int64(e.hi - e.lo)
+	return n, m.driver.Prefetch(e.lo, n, false, stream)
+}
+
+// ToHost moves n bytes at addr, a part of a managed buffer, to the host: the way
+// back for what the host reads between two uses by the device. It returns how many
+// bytes it moves: 0 for memory that does not move.
+func (m *DeviceMemory) ToHost(addr uintptr, n int64, stream uintptr) (int64, error) {
+	if m.access != Migrating || !m.Addresses(addr, n) {
+		return 0, nil
+	}
+	m.turn(addr, false)
+	return n, m.driver.Prefetch(addr, n, true, stream)
+}
+
+// HostUsed notes that the host read or wrote the buffer that addr lies in, which
+// may have taken pages of it from the device.
+func (m *DeviceMemory) HostUsed(addr uintptr) { m.turn(addr, false) }
+
+// turn notes that managed memory is on a side now; ok says that it was on the other.
+func (m *DeviceMemory) turn(addr uintptr, device bool) (e extent, ok bool) {
+	if m.access != Migrating {
+		return e, false
+	}
+	m.ranges.RLock()
+	at := m.find(addr)
+	there := at < 0 || addr >= m.shared[at].hi || m.shared[at].device == device
+	m.ranges.RUnlock()
+	if there { // the ordinary case, on a step's path
+		return e, false
+	}
+	m.ranges.Lock()
+	defer m.ranges.Unlock()
+	at = m.find(addr)
+	if at < 0 || addr >= m.shared[at].hi || m.shared[at].device == device {
+		return e, false
+	}
+	m.shared[at].device = device
+	return m.shared[at], true
 }
 
 // note remembers a shared buffer until it is closed.
 func (m *DeviceMemory) note(b *Buffer) *Buffer {
-	e := extent{b.Addr(), b.Addr() + uintptr(b.Len())}
+	e := extent{lo: b.Addr(), hi: b.Addr() + uintptr(b.Len())}
 	m.ranges.Lock()
 	at, _ := slices.BinarySearchFunc(m.shared, e.lo, func(x extent, lo uintptr) int { return cmp.Compare(x.lo, lo) })
 	m.shared = slices.Insert(m.shared, at, e)

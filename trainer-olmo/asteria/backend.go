@@ -19,6 +19,25 @@ type Backend interface {
 	// order. solver is the host's, to which the accelerator may leave a refresh.
 	Kit32(order int, solver *invroot.Solver[float32], o invroot.Options) (Kit[float32], error)
 	Kit64(order int, solver *invroot.Solver[float64], o invroot.Options) (Kit[float64], error)
+
+	// Ahead has the buffer of Alloc that holds mem brought to where operations use
+	// it, before they do, and does not wait. Memory that is there, or that does not
+	// move, costs nothing.
+	Ahead(mem []byte) error
+	// Back brings mem to where the host reads it, and waits. No operation may be in
+	// flight on it.
+	Back(mem []byte) error
+	// HostUsed says that the host has read or written mem without Back.
+	HostUsed(mem []byte)
+	// Moved returns how much memory was moved so far.
+	Moved() Moved
+}
+
+// Moved counts the bytes that an accelerator's memory moved between host and device.
+type Moved struct {
+	Ahead int64 // to the device, before an operation needed them
+	Late  int64 // to the device, when an operation needed them
+	Back  int64 // to the host, before it read them
 }
 
 // Kit is what one worker computes with.
@@ -66,6 +85,79 @@ func (r *Runtime[T]) stateMemory(n int) ([]T, error) {
 	}
 	r.lent = append(r.lent, b)
 	return elements[T](b.Bytes())[:n], nil
+}
+
+// Moved returns what the accelerator's memory moved; ok is false without one.
+func (r *Runtime[T]) Moved() (m Moved, ok bool) {
+	if r.opts.Backend == nil {
+		return m, false
+	}
+	return r.opts.Backend.Moved(), true
+}
+
+// bringAhead has the state of all blocks brought to the accelerator, in the order of
+// the step: together with what it allocated never more than its memory.
+func (r *Runtime[T]) bringAhead() error {
+	if r.opts.Backend == nil || r.store != nil {
+		return nil
+	}
+	for _, list := range [2][]*unit[T]{r.alone, r.queue} {
+		for _, u := range list {
+			if err := r.ahead(u.memory); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// ahead is Backend.Ahead for elements.
+func (r *Runtime[T]) ahead(x []T) error {
+	if r.opts.Backend == nil || len(x) == 0 {
+		return nil
+	}
+	return r.opts.Backend.Ahead(bytesOf(x))
+}
+
+// fetch brings what a snapshot reads of a state to the host.
+func (r *Runtime[T]) fetch(st *kron.State[T]) error {
+	if r.opts.Backend == nil {
+		return nil
+	}
+	for k := range st.Factor {
+		read := [2][]T{st.Factor[k], st.Root[k]}
+		if r.opts.Method == kron.Shampoo { // its roots do not depend on the last ones
+			read[1] = nil
+		}
+		for _, x := range read {
+			if len(x) == 0 {
+				continue
+			}
+			if err := r.opts.Backend.Back(bytesOf(x)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// fetchBy has a worker's snapshots fetched by r.
+func (w *worker[T]) fetchBy(r *Runtime[T]) {
+	if w.kron != nil {
+		w.kron.Fetch = r.fetch
+	}
+}
+
+// hostUses says that the host is going to read or write the state in place.
+func (r *Runtime[T]) hostUses() {
+	if r.opts.Backend == nil {
+		return
+	}
+	for _, u := range r.units {
+		if len(u.memory) > 0 {
+			r.opts.Backend.HostUsed(bytesOf(u.memory))
+		}
+	}
 }
 
 // giveBack closes what stateMemory took from the backend.

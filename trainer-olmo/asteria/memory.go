@@ -27,12 +27,18 @@ func elements[T gemm.Float](b []byte) []T {
 	return unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(b))), len(b)/int(unsafe.Sizeof(T(0))))
 }
 
+// bytesOf views numbers as the memory that they are.
+func bytesOf[T gemm.Float](x []T) []byte {
+	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(x))), len(x)*int(unsafe.Sizeof(x[0])))
+}
+
 // recycler keeps buffers that were closed for the next one of exactly their size:
 // a model has few different sizes, and a class of sizes would waste memory that
 // the plan does not know.
 type recycler struct {
 	source uvm.Allocator
-	limit  int64 // of buffers in use and idle, beyond which none is kept; 0 means none
+	taken  func(mem []byte) // told of memory that the host will fill; may be nil
+	limit  int64            // of buffers in use and idle, beyond which none is kept; 0 means none
 
 	mu     sync.Mutex
 	idle   map[int64][]*buffer
@@ -61,6 +67,9 @@ func (r *recycler) alloc(n int64) (tierctl.Memory, error) {
 		b := list[len(list)-1]
 		r.idle[n] = list[:len(list)-1]
 		r.kept, r.used = r.kept-n, r.used+n
+		if r.taken != nil {
+			r.taken(b.Bytes())
+		}
 		return b, nil
 	}
 	err := r.trim(n)

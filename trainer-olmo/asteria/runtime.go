@@ -54,6 +54,7 @@ type unit[T gemm.Float] struct {
 	param, grad kron.View[T]
 	health      BlockHealth
 	err         error // of the last step
+	memory      []T   // what state is cut from, nil where there is a store
 
 	// Where there is a store, state is bound for the time of a lease only:
 	parcel *parcel[T]
@@ -191,7 +192,7 @@ func (r *Runtime[T]) newUnit(s site[T], p param.Param[T]) (*unit[T], error) {
 		return nil, err
 	}
 	s.block.Reset(st)
-	u.state = st
+	u.state, u.memory = st, mem
 	return u, nil
 }
 
@@ -242,6 +243,7 @@ func (r *Runtime[T]) newWorkers(sites []site[T]) error {
 		if err != nil {
 			return err
 		}
+		w.fetchBy(r)
 		r.wide = w
 	}
 	for range min(r.eng.Threads(), r.eng.Threads()*len(queue)) {
@@ -252,6 +254,7 @@ func (r *Runtime[T]) newWorkers(sites []site[T]) error {
 			return err
 		}
 		w.own = own
+		w.fetchBy(r)
 		r.workers = append(r.workers, w)
 	}
 	return nil
@@ -420,6 +423,9 @@ func (r *Runtime[T]) Close() {
 // parameters have taken the step, with the roots or bases that were in use.
 func (r *Runtime[T]) Step(step int64, lr float64) error {
 	r.lr = lr
+	if err := r.bringAhead(); err != nil { // what no hook around the layers did
+		return fmt.Errorf("asteria: step %d: %w", step, err)
+	}
 	if r.shadow != nil {
 		r.shadow.clock.tick(time.Now())
 	}
@@ -506,7 +512,11 @@ func (r *Runtime[T]) lease(w *worker[T], u *unit[T]) error {
 	if err := r.store.acquire(&w.holder, u.parcel); err != nil {
 		return err
 	}
-	attach(u.state, u.slots, r.store.views(&w.holder, u.parcel))
+	mem := r.store.views(&w.holder, u.parcel)
+	attach(u.state, u.slots, mem)
+	for _, x := range mem {
+		_ = r.ahead(x) // a failure of the accelerator is met again by the step
+	}
 	return nil
 }
 
@@ -537,6 +547,7 @@ func (r *Runtime[T]) Check() error {
 // Sections lists all state in place: block by block in the order of names, then
 // the AdamW part. With [Options.Tiers] all but counters are held, see [param.Held].
 func (r *Runtime[T]) Sections() []param.Section {
+	r.hostUses()
 	var out []param.Section
 	for i, u := range r.units {
 		prefix := "kron/" + u.block.Name() + "/"

@@ -95,6 +95,9 @@ func (r *Runtime[T]) newTask(s *shadow[T], u *unit[T]) (*task[T], error) {
 	t := &task[T]{shadow: s, block: u.block, ended: make(chan error, 1)}
 	if r.store == nil {
 		t.job = u.newJob()
+		// An accelerator's memory stays the state's: an exchange would put the host's
+		// in its place.
+		t.job.Result.Shared = t.job.Result.Shared || r.opts.Backend != nil
 		return t, nil
 	}
 	var err error
@@ -394,6 +397,9 @@ func (r *Runtime[T]) refresh(w *worker[T], u *unit[T], p *point) error {
 		return r.coalesce(u, p)
 	}
 	if err := w.ops.Sync(); err != nil {
+		return err
+	}
+	if err := r.fetch(u.state); err != nil {
 		return err
 	}
 	if err := u.block.Snapshot(u.state, &t.job.Snapshot); err != nil {

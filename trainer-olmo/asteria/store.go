@@ -152,6 +152,9 @@ func newStore[T gemm.Float](o Tiers, placed int64, b Backend) (*store[T], error)
 		limit = o.Device + o.Host
 	}
 	s.memory = newRecycler(source, limit)
+	if b != nil {
+		s.memory.taken = b.HostUsed
+	}
 	var tiers []tierctl.Tier
 	if o.Device > 0 {
 		tiers = append(tiers, tierctl.Tier{Name: TierDevice, Capacity: o.Device, Alloc: s.memory.alloc})
@@ -307,11 +310,13 @@ func (s *store[T]) close() error {
 
 // Anticipate has the state that the next step uses first brought in, as far as
 // there is room: for the hooks around a model's layers, before the gradients are
-// there. It never waits.
+// there. It never waits. With an accelerator and without tiers, the state is brought
+// to the accelerator.
 func (r *Runtime[T]) Anticipate() {
 	if s := r.store; s != nil && s.streams {
 		s.announce(&s.single, 0, s.opts.Device+s.opts.Host-s.ahead)
 	}
+	_ = r.bringAhead() // a failure of the accelerator is met again by the step
 }
 
 // Tiers returns the state of the memory tiers and counts since the start; N is 0

@@ -55,6 +55,7 @@ type Context struct {
 	options Options
 	memory  *uvm.DeviceMemory
 	kernels map[string]*streams.Kernel
+	moves   moves
 }
 
 // span is a range of addresses.
@@ -96,7 +97,7 @@ func New(device *streams.Device, o Options) (*Context, error) {
 
 var elementwiseNames = []string{
 	"axpby", "scale", "lerp", "lerp_square", "adam_direction", "scale_mode", "permute_mode", "sum_squares", "squares_mode",
-	"column_dots", "identity_error", "load_symmetric", "shifted", "symmetrize", "scale_columns",
+	"column_dots", "identity_error", "load_symmetric", "shifted", "symmetrize", "scale_columns", "whiten_rows", "widen_symmetric", "narrow",
 }
 
 var productNames = []string{"product", "cholesky", "solve_right"}
@@ -125,7 +126,16 @@ func (c *Context) Access() uvm.Access { return c.memory.Access() }
 
 // Alloc returns memory for optimizer state, placed as the device's architecture
 // asks: [Ops] use it without copies wherever the device can address it.
-func (c *Context) Alloc(n int64) (*uvm.Buffer, error) { return c.memory.Alloc(n) }
+func (c *Context) Alloc(n int64) (*uvm.Buffer, error) {
+	b, err := c.memory.Alloc(n)
+	if err != nil {
+		return nil, err
+	}
+	if err := b.Place(uvm.PreferDevice); err != nil {
+		return nil, errors.Join(fmt.Errorf("cuda: advise %d bytes: %w", n, err), b.Close())
+	}
+	return b, nil
+}
 
 // addresses reports whether the device addresses all of s.
 func (c *Context) addresses(s span) bool { return c.memory.Addresses(s.lo, int64(s.hi-s.lo)) }
@@ -171,6 +181,7 @@ type lane struct {
 	blas   *streams.BLAS // nil: our own product
 	err    error
 
+	moved   uint64      // moves that the stream has waited for
 	pinned  *uvm.Buffer // two halves, used in turn
 	passed  [2]streams.Event
 	half    int

@@ -92,6 +92,79 @@ func conform[T gemm.Float](t *testing.T, own bool) {
 	}
 }
 
+// A root by cuSOLVER is the host solver's in float64, in the precision that the
+// options ask for, whatever the ridge means: also of a factor of half rank, which Auto
+// does in double precision.
+func TestARootByEigenvaluesIsTheHosts(t *testing.T) {
+	c := newContext(t, false)
+	for _, n := range []int{1, 9, 48} {
+		for _, rank := range []int{2 * n, (n + 1) / 2} {
+			for _, o := range []invroot.Options{
+				{}, {Ridge: invroot.Ridge{Kind: invroot.Absolute, Value: 1e-3}}, {Precision: invroot.Double}, {Precision: invroot.Single, Ridge: invroot.Ridge{Value: 1e-2}},
+			} {
+				a := gram(n, rank)
+				r := newRefresher[float32](t, c, n, o)
+				host, err := invroot.NewSolver[float64](engine(t), n, o)
+				if err != nil {
+					t.Fatal(err)
+				}
+				t.Cleanup(host.Close)
+				for _, exponent := range []float64{0.25, 0.5, 0.3} {
+					got, want, wide := gemm.NewMatrix[float32](n, n), gemm.NewMatrix[float64](n, n), gemm.NewMatrix[float64](n, n)
+					for i, v := range a.Data {
+						wide.Data[i] = float64(v)
+					}
+					if _, err := host.InversePower(t.Context(), want, wide, exponent); err != nil {
+						t.Fatal(err)
+					}
+					if err := r.Root(t.Context(), got, a, exponent); err != nil {
+						t.Fatal(err)
+					}
+					off, norm := 0.0, 0.0
+					for i, v := range want.Data {
+						off, norm = off+(v-float64(got.Data[i]))*(v-float64(got.Data[i])), norm+v*v
+					}
+					// Auto's promise is 1e-4; storage in float32 moves what the ridge holds up.
+					if !(off <= 1e-8*norm) || r.Report().Method != invroot.Eigen {
+						t.Errorf("n=%d rank %d %+v exponent %v: off by %.2g, %+v", n, rank, o, exponent, math.Sqrt(off/norm), r.Report())
+					}
+					if full := rank >= n; o.Precision == invroot.Auto && o.Ridge == (invroot.Ridge{}) && n > 9 && !full && r.Report().Precision != invroot.Double {
+						t.Errorf("n=%d rank %d: Auto stayed in single precision: %+v", n, rank, r.Report())
+					}
+				}
+				if r.Stats().Host != 0 {
+					t.Errorf("n=%d rank %d %+v: %+v", n, rank, o, r.Stats())
+				}
+			}
+		}
+	}
+}
+
+// gram is XᵀX/rank for a random rank×n X.
+func gram(n, rank int) gemm.Matrix[float32] {
+	g := rand.New(rand.NewPCG(uint64(n), uint64(rank)))
+	x, a := gemm.NewMatrix[float64](rank, n), gemm.NewMatrix[float32](n, n)
+	for i := range x.Data {
+		x.Data[i] = g.NormFloat64()
+	}
+	for i := range n {
+		for j := range n {
+			sum := 0.0
+			for k := range rank {
+				sum += x.At(k, i) * x.At(k, j)
+			}
+			a.Set(i, j, float32(sum/float64(rank)))
+		}
+	}
+	return a
+}
+
+func engine(t *testing.T) *gemm.Engine {
+	eng := gemm.New(1)
+	t.Cleanup(eng.Close)
+	return eng
+}
+
 // Golden trajectories with operations and refreshes on the device.
 func TestGolden(t *testing.T) {
 	both(t, func(t *testing.T, own bool) {
@@ -224,7 +297,7 @@ func operate[T gemm.Float](host, dev kron.Ops[T], b *[4]buffers[T], x, y, z, n i
 	alpha, beta := T(g.NormFloat64()), T(g.NormFloat64())
 	square := func(m []T) gemm.Matrix[T] { return gemm.MatrixOf(n, n, m) }
 	inner := func(m []T) gemm.Matrix[T] { return square(m).Slice(n/3, n/4, n-n/3, n-n/4) }
-	switch op := g.IntN(12); op {
+	switch op := g.IntN(13); op {
 	case 0:
 		ta, tb := g.IntN(2) == 0, g.IntN(2) == 0
 		each(func(o kron.Ops[T], at func(int) []T) {
@@ -270,6 +343,13 @@ func operate[T gemm.Float](host, dev kron.Ops[T], b *[4]buffers[T], x, y, z, n i
 		perm := g.Perm(n)
 		each(func(o kron.Ops[T], at func(int) []T) { o.PermuteMode(at(z), at(x), 1, n, perm) })
 		return "permute rows"
+	case 12:
+		each(func(o kron.Ops[T], at func(int) []T) {
+			o.Copy(at(y), at(x))
+			o.LerpSquare(at(y), at(x), 1) // squares
+			o.WhitenRows(at(z), at(x), at(y)[n*n-n:], at(y)[:n], 0.1)
+		})
+		return "whiten rows"
 	case 10:
 		each(func(o kron.Ops[T], at func(int) []T) {
 			tmp := make([]T, n*n)

@@ -82,6 +82,7 @@ func (o *Ops[T]) find(w mirror, host []byte, a access) uintptr {
 		return 0
 	}
 	if o.c.addresses(w.span) {
+		o.arrive(w.lo)
 		o.pins.Pin(&host[0])
 		return w.lo
 	}
@@ -239,6 +240,14 @@ func (o *Ops[T]) AdamDirection(dst, m, v []T, mscale, vscale, eps T) {
 	first, second := o.use(m[:n], reads), o.use(v[:n], reads)
 	o.each(kernel[T](o.c, "adam_direction"), n, size(n), streams.Address(o.use(dst, writes)), streams.Address(first), streams.Address(second),
 		number(mscale), number(vscale), number(eps))
+}
+
+// WhitenRows implements kron.Ops.
+func (o *Ops[T]) WhitenRows(dst, m, s, v []T, eps T) {
+	n := len(s) * len(v)
+	from, scale, values := o.use(m[:n], reads), o.use(s, reads), o.use(v, reads)
+	o.each(kernel[T](o.c, "whiten_rows"), n, size(len(s)), size(len(v)), streams.Address(o.use(dst[:n], writes)), streams.Address(from),
+		streams.Address(scale), streams.Address(values), number(eps))
 }
 
 // ScaleMode implements kron.Ops.

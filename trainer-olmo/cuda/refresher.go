@@ -30,6 +30,7 @@ type Refresher[T gemm.Float] struct {
 	solver *streams.Solver // nil: eigendecompositions are the host's
 
 	work  []uintptr // n×n matrices, made when first needed
+	wide  []uintptr // the same in double precision, beside single
 	small uintptr   // n doubles, or indices
 	flag  uintptr   // an int
 	cells []T       // n×n on the host
@@ -208,8 +209,9 @@ func (r *Refresher[T]) doubles(n int) []float64 {
 	return r.value[:n]
 }
 
-// Root implements kron.Refresher: the coupled Newton iteration of
-// [invroot.CoupledNewton] for exponents 1/p, the host's solver for others.
+// Root implements kron.Refresher: by eigenvalues where the options' method is Eigen
+// and cuSOLVER is found; by the coupled Newton iteration of [invroot.CoupledNewton]
+// otherwise, for exponents 1/p; by the host's solver for the rest.
 func (r *Refresher[T]) Root(ctx context.Context, dst, a gemm.Matrix[T], exponent float64) error {
 	err := r.root(ctx, dst, a, exponent)
 	return r.settle(err, func() error { return r.host.Root(ctx, dst, a, exponent) })
@@ -223,8 +225,14 @@ func (r *Refresher[T]) root(ctx context.Context, dst, a gemm.Matrix[T], exponent
 	if err != nil {
 		return err
 	}
+	if !(exponent > 0) || r.opts.PseudoInverse || r.opts.TraceScaling {
+		return errHost
+	}
+	if r.opts.Method == invroot.Eigen && r.solver != nil {
+		return r.spectralRoot(ctx, dst, a, exponent, s)
+	}
 	p := int(math.Round(1 / exponent))
-	if !(exponent > 0) || p < 1 || p > maxRoot || math.Abs(exponent*float64(p)-1) > 1e-12 || r.opts.PseudoInverse || r.opts.TraceScaling {
+	if p < 1 || p > maxRoot || math.Abs(exponent*float64(p)-1) > 1e-12 {
 		return errHost
 	}
 	ridge, ok := r.ridge(s)
@@ -386,54 +394,6 @@ func precision[T gemm.Float]() invroot.Precision {
 	return invroot.Single
 }
 
-// Eigen implements kron.Refresher, by cuSOLVER where it is found.
-func (r *Refresher[T]) Eigen(ctx context.Context, q gemm.Matrix[T], w []T, a gemm.Matrix[T], descending bool) error {
-	err := r.eigen(ctx, q, w, a, descending)
-	return r.settle(err, func() error { return r.host.Eigen(ctx, q, w, a, descending) })
-}
-
-func (r *Refresher[T]) eigen(ctx context.Context, q gemm.Matrix[T], w []T, a gemm.Matrix[T], descending bool) error {
-	s, err := r.admit(ctx, a)
-	if err != nil {
-		return err
-	}
-	if r.solver == nil {
-		return errHost
-	}
-	n := a.Rows
-	m := r.matrix(1, n)
-	r.load(a, r.matrix(0, n), m, s.scale, 0)
-	if r.err != nil {
-		return r.err
-	}
-	if err := r.solver.Eigen(n, m.addr, n, r.small, double[T]()); err != nil {
-		var bad *streams.FactorizationError
-		if errors.As(err, &bad) {
-			return errHost
-		}
-		r.fail(err)
-		return r.err
-	}
-	values := make([]T, n)
-	r.download(bytesOf(values), r.small)
-	vectors, ok := r.get(m, n) // row j is the j-th vector
-	if !ok || !vec.Finite(values) {
-		return errHost
-	}
-	for j := range n {
-		at := j
-		if descending {
-			at = n - 1 - j
-		}
-		w[at] = T(float64(values[j]) / s.scale)
-		for i := range n {
-			q.Set(i, at, vectors[j*n+i])
-		}
-	}
-	r.rep = invroot.Report{Method: invroot.Eigen, Precision: precision[T](), LambdaMin: float64(values[0]) / s.scale, LambdaMax: float64(values[n-1]) / s.scale}
-	return nil
-}
-
 // Iterate implements kron.Refresher: one step of orthogonal iteration by
 // Cholesky-QR, twice, after the columns were brought to length one. It fails for
 // factors that are nearly singular, which it notices by a pivot that is not
@@ -534,13 +494,9 @@ func (r *Refresher[T]) choleskyQR(n int, z, g operand) bool {
 func (r *Refresher[T]) deliverBasis(q gemm.Matrix[T], n int, z, g, m operand, perm []int) error {
 	update[T](r.lane, n, n, true, 1, z, 0, g)
 	r.each(kernel[T](r.c, "load_symmetric"), n*n, size(n), streams.Address(m.addr), streams.Address(g.addr), number(T(1)), number(T(0)))
-	unit := 0x1p-24
-	if double[T]() {
-		unit = 0x1p-53
-	}
 	// Dot products of n terms round to about √n units.
 	off := r.identityError(n, m)
-	if !(off <= 16*math.Sqrt(float64(n))*unit) {
+	if !(off <= 16*math.Sqrt(float64(n))*unit[T]()) {
 		return errHost
 	}
 	x, ok := r.get(z, n)

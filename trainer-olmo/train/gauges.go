@@ -20,7 +20,8 @@ type gauges struct {
 	buf    [4096]byte
 	peak   int64 // most anonymous bytes at the end of a step
 
-	tiers *tierGauge
+	tiers  *tierGauge
+	device deviceGauge
 }
 
 // mEnergy and mEnergyTotal are the metrics of the domains: joules of a step, and

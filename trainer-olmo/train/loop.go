@@ -214,6 +214,7 @@ func (r *run[T]) recordSpeed(st *stepStats, seconds float64, first bool) {
 	if r.gauges != nil { // rank 0 reads them
 		r.gauges.record(m)
 		r.gauges.tiers.record(m, r.stepper.opt)
+		r.gauges.device.record(m, r.stepper.opt)
 	}
 }
 

@@ -83,7 +83,7 @@ func (n *nvme) close() error {
 // anticipate has the state of the next update fetched while the layers compute.
 func (r *run[T]) anticipate(s *hooks.Schedule) (remove func()) {
 	o, ok := r.stepper.opt.(tiered)
-	if !ok || r.nvme == nil {
+	if !ok || r.nvme == nil && !accelerated(o) {
 		return func() {}
 	}
 	fetch := func(context.Context, hooks.Event) error { o.Anticipate(); return nil }

@@ -11,7 +11,10 @@ const (
 	CodeOutOfMemory = 2
 	CodeNoDevice    = 100
 	CodeNotReady    = 600
+	codeStub        = 34 // the toolkit's stand-in for the driver
 	codeUnsupported = 801
+	codeMismatch    = 803 // the driver's library and its kernel module differ
+	codeCompat      = 804 // the library is for newer hardware drivers than this one
 )
 
 // ErrOutOfMemory is matched by the [Error] of an allocation that found no room.
@@ -37,7 +40,10 @@ func (e *Error) Is(target error) bool {
 	case ErrOutOfMemory:
 		return e.Code == CodeOutOfMemory
 	case errors.ErrUnsupported:
-		return e.Code == codeUnsupported || e.Code == CodeNoDevice
+		switch e.Code {
+		case codeUnsupported, CodeNoDevice, codeStub, codeMismatch, codeCompat:
+			return true
+		}
 	}
 	return false
 }

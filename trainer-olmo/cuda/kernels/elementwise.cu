@@ -42,6 +42,11 @@ BOTH(adam_direction, (long n, T *dst, const T *m, const T *v, T mscale, T vscale
 	EACH(i, n) dst[i] = m[i] * mscale / (square_root(v[i]) * vscale + eps);
 })
 
+// dst[p,i] = m[p,i] / (sqrt(v[i])*s[p] + eps)
+BOTH(whiten_rows, (long rows, long n, T *dst, const T *m, const T *s, const T *v, T eps), {
+	EACH(e, rows * n) dst[e] = m[e] / (square_root(v[e % n]) * s[e / n] + eps);
+})
+
 // x[p,i,q] *= s[i]
 BOTH(scale_mode, (long pre, long n, long post, T *x, const T *s), {
 	EACH(e, pre * n * post) x[e] *= s[e / post % n];
@@ -112,13 +117,13 @@ BOTH_BARRIER(identity_error, (long n, double *worst, const T *x), {
 		for (long j = THREAD; j < n; j += 256) {
 			double d = double(x[i * n + j]) - (i == j ? 1 : 0);
 			if (d < 0) d = -d;
-			if (!(d <= m)) m = d;
+			if (m == m && !(d <= m)) m = d;
 		}
 		tile[THREAD] = m;
 		BARRIER();
 		if (THREAD == 0) {
 			for (int t = 1; t < 256; t++)
-				if (!(tile[t] <= m)) m = tile[t];
+				if (m == m && !(tile[t] <= m)) m = tile[t];
 			worst[i] = m;
 		}
 		BARRIER();
@@ -131,6 +136,19 @@ BOTH(load_symmetric, (long n, T *m, const T *a, T factor, T diagonal), {
 		long i = e / n, j = e % n;
 		m[e] = factor * (i >= j ? a[i * n + j] : a[j * n + i]) + (i == j ? diagonal : T(0));
 	}
+})
+
+// load_symmetric into double precision, without a diagonal to add
+BOTH(widen_symmetric, (long n, double *m, const T *a, double factor), {
+	EACH(e, n * n) {
+		long i = e / n, j = e % n;
+		m[e] = factor * double(i >= j ? a[i * n + j] : a[j * n + i]);
+	}
+})
+
+// y = x rounded to T
+BOTH(narrow, (long n, T *y, const double *x), {
+	EACH(i, n) y[i] = T(x[i]);
 })
 
 // t = diagonal*I + factor*m
