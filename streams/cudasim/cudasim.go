@@ -31,6 +31,11 @@ func Device(t testing.TB) *streams.Device {
 // Loaded reports whether the driver is the simulated one.
 func Loaded() bool { return cuda.Simulator("") }
 
+// Count returns how often the simulated driver saw something since it was loaded:
+// faults (a kernel or a library touched managed memory on the host's side), launches,
+// prefetches, copies. It is -1 under a real driver.
+func Count(name string) int64 { return cuda.SimulatorCount(name) }
+
 // Configure gives the simulated driver KEY=VALUE settings until the test ends; see
 // src/driver.cc. It skips the test under a real driver.
 func Configure(t testing.TB, settings ...string) {

@@ -59,7 +59,9 @@ enum : Status {
 	NOT_READY = 600,
 	ILLEGAL_ADDRESS = 700,
 	LAUNCH_OUT_OF_RESOURCES = 701,
+	MISALIGNED_ADDRESS = 716,
 	LAUNCH_FAILED = 719,
+	NOT_PERMITTED = 800,
 	NOT_SUPPORTED = 801,
 };
 
@@ -83,6 +85,8 @@ static const Named names[] = {
     {NOT_READY, "CUDA_ERROR_NOT_READY", "device not ready"},
     {ILLEGAL_ADDRESS, "CUDA_ERROR_ILLEGAL_ADDRESS", "an illegal memory access was encountered"},
     {LAUNCH_OUT_OF_RESOURCES, "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES", "too many resources requested for launch"},
+    {MISALIGNED_ADDRESS, "CUDA_ERROR_MISALIGNED_ADDRESS", "misaligned address"},
+    {NOT_PERMITTED, "CUDA_ERROR_NOT_PERMITTED", "operation not permitted"},
     {LAUNCH_FAILED, "CUDA_ERROR_LAUNCH_FAILED", "unspecified launch failure"},
     {NOT_SUPPORTED, "CUDA_ERROR_NOT_SUPPORTED", "operation not supported"},
 };
@@ -100,6 +104,8 @@ static std::map<std::string, std::string> settings;
 static std::vector<Failure> failures;
 static std::atomic<long> longest_pause{0};
 static std::atomic<Status> sticky{SUCCESS};
+static thread_local bool calling_back = false; // a host function runs on this thread
+static std::map<std::string, std::atomic<long>> counts; // made before any thread runs: see cuInit
 static bool initialised = false;
 
 static std::string setting(const std::string &key, const char *otherwise) {
@@ -142,7 +148,7 @@ struct Allocation {
 };
 static std::map<Address, Allocation> allocations;
 static size_t used = 0; // bytes of device memory
-static Address next_address = 0;
+static Address next_address = 0, window_start = 0;
 constexpr size_t window = size_t(1) << 40; // reserved, never readable
 
 static std::string kind() { return setting("CUDASIM_KIND", "discrete"); }
@@ -162,13 +168,37 @@ static char *host(Address a) {
 	if (auto *h = holder(a)) return h->second.backing + (a - h->first);
 	return reinterpret_cast<char *>(a);
 }
-extern "C" void *cudasim_host(uint64_t address) { return host(address); }
 
-// reachable reports whether a kernel may use an address.
-static bool reachable(Address a) {
-	if (a == 0) return true; // an absent optional argument; using it would crash
-	if (holder(a)) return true;
-	return kind() == "coherent";
+// concurrent reports whether both sides may use managed memory at the same time.
+static bool concurrent() { return kind() != "basic" && kind() != "integrated"; }
+
+// span_ok reports whether n bytes at an address may be copied or set: inside one
+// allocation, or memory that is not the driver's at all.
+static bool span_ok(Address a, size_t n, bool own) {
+	std::lock_guard<std::recursive_mutex> l(mu);
+	if (auto *h = holder(a)) return a + n <= h->first + h->second.size;
+	return !own && !(a >= window_start && a < window_start + window); // a device address that is nobody's
+}
+
+static void move(Address a, bool on_device);
+
+// device_use is what touching an address from the device does: an error for one that
+// it cannot reach, a fault for managed memory that is on the host's side.
+static Status device_use(Address a, size_t n) {
+	std::lock_guard<std::recursive_mutex> l(mu);
+	auto *h = holder(a);
+	if (!h) return kind() == "coherent" && !(a >= window_start && a < window_start + window) ? SUCCESS : ILLEGAL_ADDRESS;
+	if (a + n > h->first + h->second.size) return ILLEGAL_ADDRESS;
+	if (h->second.kind == MANAGED && !h->second.resident) {
+		counts["faults"]++;
+		move(a, true);
+	}
+	return SUCCESS;
+}
+extern "C" void *cudasim_device(uint64_t address, size_t bytes) {
+	if (sticky != SUCCESS) return nullptr;
+	if (Status bad = device_use(address, bytes)) return sticky = bad, nullptr;
+	return host(address);
 }
 
 // ---- streams
@@ -258,6 +288,7 @@ struct Event {
 	std::mutex mu;
 	std::condition_variable changed;
 	uint64_t recorded = 0, done = 0;
+	bool timed = true;
 	std::chrono::steady_clock::time_point when;
 
 	void reach(uint64_t n) {
@@ -289,11 +320,22 @@ static thread_local std::vector<Context *> stack;
 // ENTER begins every call that needs a context; CALL those that do not.
 #define CALL(name)                                     \
 	if (Status s_ = due(name); s_ != SUCCESS) return s_; \
+	if (calling_back) return NOT_PERMITTED;              \
 	if (!initialised) return NOT_INITIALIZED
 #define ENTER(name)                             \
 	CALL(name);                                   \
 	if (sticky != SUCCESS) return sticky;         \
 	if (stack.empty()) return INVALID_CONTEXT
+
+// KNOWN refuses a stream that is none, or another context's.
+static std::map<Stream *, Context *> live;
+static bool known(Stream *s) {
+	std::lock_guard<std::recursive_mutex> l(mu);
+	auto it = live.find(s);
+	return it != live.end() && it->second == stack.back();
+}
+#define KNOWN(s) \
+	if ((s) && !known(s)) return INVALID_HANDLE
 
 #define EXPORT extern "C" __attribute__((visibility("default")))
 
@@ -313,6 +355,16 @@ EXPORT int cudasim_configure(const char *text) {
 	return SUCCESS;
 }
 
+// cudasim_count returns how often something happened: faults (a kernel or library
+// touched managed memory on the host's side), launches, prefetches, copies.
+EXPORT long cudasim_count(const char *name) {
+	std::lock_guard<std::recursive_mutex> l(mu);
+	auto it = counts.find(name);
+	return it == counts.end() ? -1 : it->second.load();
+}
+// cudasim_current reports whether the calling thread has a context.
+EXPORT int cudasim_current() { return !stack.empty(); }
+
 EXPORT Status cuInit(unsigned flags) {
 	if (Status s = due("cuInit")) return s;
 	std::lock_guard<std::recursive_mutex> l(mu);
@@ -320,7 +372,8 @@ EXPORT Status cuInit(unsigned flags) {
 	if (initialised) return SUCCESS;
 	void *w = mmap(nullptr, window, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	if (w == MAP_FAILED) return OUT_OF_MEMORY;
-	next_address = reinterpret_cast<Address>(w);
+	next_address = window_start = reinterpret_cast<Address>(w);
+	for (const char *name : {"faults", "launches", "prefetches", "copies"}) counts[name] = 0;
 	read_failure(setting("CUDASIM_FAIL", ""));
 	longest_pause = number("CUDASIM_DELAY", 0);
 	if (number("CUDASIM_DEVICES", 1) == 0) return NO_DEVICE;
@@ -379,7 +432,7 @@ EXPORT Status cuDeviceGetAttribute(int *v, int attribute, int) {
 	case 76: *v = 0; break;
 	case 83: *v = 1; break;                      // managed memory
 	case 88: *v = coherent; break;               // pageable access
-	case 89: *v = k != "basic" && !integrated; break; // concurrent managed access
+	case 89: *v = concurrent(); break;           // concurrent managed access
 	case 100: *v = coherent; break;              // pageable access by host page tables
 	default: return INVALID_VALUE;
 	}
@@ -428,35 +481,50 @@ EXPORT Status cuStreamCreateWithPriority(Stream **s, unsigned flags, int priorit
 	ENTER("cuStreamCreateWithPriority");
 	if (flags > 1 || priority > 0 || priority < -5) return INVALID_VALUE;
 	*s = new Stream(priority);
+	std::lock_guard<std::recursive_mutex> l(mu);
+	live[*s] = stack.back();
 	return SUCCESS;
 }
 EXPORT Status cuStreamDestroy_v2(Stream *s) {
 	CALL("cuStreamDestroy_v2");
 	if (stack.empty()) return INVALID_CONTEXT;
+	{
+		std::lock_guard<std::recursive_mutex> l(mu);
+		if (!live.erase(s)) return INVALID_HANDLE;
+	}
 	delete s;
 	return SUCCESS;
 }
 EXPORT Status cuStreamQuery(Stream *s) {
 	ENTER("cuStreamQuery");
+	KNOWN(s);
 	if (!of(s)->idle()) return NOT_READY;
 	return sticky;
 }
 EXPORT Status cuStreamSynchronize(Stream *s) {
 	ENTER("cuStreamSynchronize");
+	KNOWN(s);
 	of(s)->drain();
 	return sticky;
 }
 EXPORT Status cuLaunchHostFunc(Stream *s, void (*f)(void *), void *data) {
 	ENTER("cuLaunchHostFunc");
+	KNOWN(s);
+	if (!f) return INVALID_VALUE;
 	of(s)->enqueue([=] {
-		if (sticky == SUCCESS) f(data); // the driver does not call back from a broken context
+		if (sticky != SUCCESS) return; // the driver does not call back from a broken context
+		calling_back = true;
+		f(data);
+		calling_back = false;
 	});
 	return SUCCESS;
 }
 
-EXPORT Status cuEventCreate(EventRef **e, unsigned) {
+EXPORT Status cuEventCreate(EventRef **e, unsigned flags) {
 	ENTER("cuEventCreate");
+	if (flags > 3) return INVALID_VALUE;
 	*e = new EventRef(std::make_shared<Event>());
+	(**e)->timed = !(flags & 2);
 	return SUCCESS;
 }
 EXPORT Status cuEventDestroy_v2(EventRef *e) {
@@ -466,6 +534,7 @@ EXPORT Status cuEventDestroy_v2(EventRef *e) {
 }
 EXPORT Status cuEventRecord(EventRef *e, Stream *s) {
 	ENTER("cuEventRecord");
+	KNOWN(s);
 	EventRef event = *e;
 	uint64_t n;
 	{
@@ -487,11 +556,18 @@ EXPORT Status cuEventSynchronize(EventRef *e) {
 }
 EXPORT Status cuEventElapsedTime(float *ms, EventRef *a, EventRef *b) {
 	ENTER("cuEventElapsedTime");
+	for (EventRef *e : {a, b}) {
+		std::lock_guard<std::mutex> l((*e)->mu);
+		if (!(*e)->timed || (*e)->recorded == 0) return INVALID_HANDLE;
+		if ((*e)->done < (*e)->recorded) return NOT_READY;
+	}
 	*ms = std::chrono::duration<float, std::milli>((*b)->when - (*a)->when).count();
 	return SUCCESS;
 }
-EXPORT Status cuStreamWaitEvent(Stream *s, EventRef *e, unsigned) {
+EXPORT Status cuStreamWaitEvent(Stream *s, EventRef *e, unsigned flags) {
 	ENTER("cuStreamWaitEvent");
+	KNOWN(s);
+	if (flags > 1) return INVALID_VALUE;
 	EventRef event = *e;
 	uint64_t n = event->latest();
 	of(s)->enqueue([=] { event->await(n); });
@@ -541,8 +617,9 @@ EXPORT Status cuMemAllocManaged(Address *a, size_t n, unsigned flags) {
 	if (flags != 1 && flags != 2) return INVALID_VALUE;
 	return allocate(a, n, MANAGED);
 }
-EXPORT Status cuMemHostAlloc(void **p, size_t n, unsigned) {
+EXPORT Status cuMemHostAlloc(void **p, size_t n, unsigned flags) {
 	ENTER("cuMemHostAlloc");
+	if (flags > 7) return INVALID_VALUE; // portable, mapped, write-combined
 	Address a;
 	Status s = allocate(&a, n, PINNED);
 	if (s == SUCCESS) *p = reinterpret_cast<void *>(a);
@@ -561,6 +638,9 @@ EXPORT Status cuMemFreeHost(void *p) {
 }
 EXPORT Status cuMemcpyAsync(Address dst, Address src, size_t n, Stream *s) {
 	ENTER("cuMemcpyAsync");
+	KNOWN(s);
+	if (!span_ok(dst, n, false) || !span_ok(src, n, false)) return INVALID_VALUE;
+	counts["copies"]++;
 	of(s)->enqueue([=] {
 		if (sticky == SUCCESS) memmove(host(dst), host(src), n);
 	});
@@ -568,6 +648,8 @@ EXPORT Status cuMemcpyAsync(Address dst, Address src, size_t n, Stream *s) {
 }
 EXPORT Status cuMemsetD8Async(Address dst, unsigned char v, size_t n, Stream *s) {
 	ENTER("cuMemsetD8Async");
+	KNOWN(s);
+	if (!span_ok(dst, n, true)) return INVALID_VALUE;
 	of(s)->enqueue([=] {
 		if (sticky == SUCCESS) memset(host(dst), v, n);
 	});
@@ -583,12 +665,14 @@ static void move(Address a, bool on_device) {
 	used += on_device ? h->second.size : -h->second.size;
 }
 static Status prefetch(const char *call, Address a, size_t n, int type, int id, Stream *s) {
-	if (kind() == "basic") return INVALID_DEVICE; // needs concurrent managed access
+	if (!concurrent() || (type == 1 && (id < 0 || id >= number("CUDASIM_DEVICES", 1)))) return INVALID_DEVICE;
+	if (n == 0) return INVALID_VALUE;
 	std::lock_guard<std::recursive_mutex> l(mu);
 	auto *h = holder(a);
 	bool managed = h && h->second.kind == MANAGED && a + n <= h->first + h->second.size;
 	if (!managed && kind() != "coherent") return INVALID_VALUE;
 	if (number("CUDASIM_TRACE", 0)) fprintf(stderr, "cudasim: %s bytes=%zu location=%d:%d\n", call, n, type, id);
+	counts["prefetches"]++;
 	of(s)->enqueue([=] { move(a, type == 1); });
 	return SUCCESS;
 }
@@ -598,18 +682,24 @@ struct Location {
 };
 EXPORT Status cuMemPrefetchAsync(Address a, size_t n, int device, Stream *s) {
 	ENTER("cuMemPrefetchAsync");
+	KNOWN(s);
 	return prefetch("cuMemPrefetchAsync", a, n, device < 0 ? 2 : 1, device, s);
 }
 EXPORT Status cuMemPrefetchAsync_v2(Address a, size_t n, Location where, unsigned flags, Stream *s) {
 	ENTER("cuMemPrefetchAsync_v2");
+	KNOWN(s);
 	if (flags || where.type < 1 || where.type > 2) return INVALID_VALUE;
 	return prefetch("cuMemPrefetchAsync_v2", a, n, where.type, where.id, s);
 }
 static Status advise(const char *call, Address a, size_t n, int advice, int type, int id) {
 	std::lock_guard<std::recursive_mutex> l(mu);
 	auto *h = holder(a);
-	if ((!h || h->second.kind != MANAGED) && kind() != "coherent") return INVALID_VALUE;
+	bool managed = h && h->second.kind == MANAGED && a + n <= h->first + h->second.size;
+	if (n == 0 || (!managed && kind() != "coherent")) return INVALID_VALUE;
 	if (advice < 1 || advice > 6) return INVALID_VALUE;
+	bool place = advice == 3 || advice == 5; // preferred location, accessed by
+	if (place && type == 1 && (!concurrent() || id < 0 || id >= number("CUDASIM_DEVICES", 1))) return INVALID_DEVICE;
+	if (place && (type < 1 || type > 2)) return INVALID_VALUE;
 	if (number("CUDASIM_TRACE", 0)) fprintf(stderr, "cudasim: %s bytes=%zu advice=%d location=%d:%d\n", call, n, advice, type, id);
 	return SUCCESS;
 }
@@ -646,6 +736,28 @@ EXPORT Status cuModuleLoadDataEx(Module **m, const void *image, unsigned n, int 
 		log_error(n, options, values, "ptxas fatal   : SM version in .target exceeds the device's");
 		return UNSUPPORTED_PTX_VERSION;
 	}
+	// PTX of a version is understood by the drivers of the CUDA release that brought it
+	// and later ones: 7.0 by 11.0, 7.8 by 11.8, 8.0 by 12.0.
+	int major = 0, minor = 0, driver = number("CUDASIM_VERSION", 12040);
+	sscanf(ptx.c_str() + ptx.find(".version"), ".version %d.%d", &major, &minor);
+	if ((major + 4) * 1000 + minor * 10 > driver) {
+		log_error(n, options, values, "ptxas fatal   : Unsupported .version " + std::to_string(major) + "." + std::to_string(minor));
+		return UNSUPPORTED_PTX_VERSION;
+	}
+	for (const char *name : {".extern .func", "vprintf", "__assertfail"}) {
+		if (ptx.find(name) == std::string::npos) continue;
+		log_error(n, options, values, std::string("ptxas fatal   : Unresolved extern function: ") + name);
+		return INVALID_PTX;
+	}
+	size_t shared = 0;
+	for (size_t p = ptx.find(".shared"); p != std::string::npos; p = ptx.find(".shared", p + 1)) {
+		size_t open = ptx.find_first_of("[;\n", p);
+		if (open != std::string::npos && ptx[open] == '[') shared = std::max(shared, size_t(std::atol(ptx.c_str() + open + 1)));
+	}
+	if (shared > 48 << 10) {
+		log_error(n, options, values, "ptxas error   : uses too much shared data");
+		return INVALID_PTX;
+	}
 	*m = new Module{ptx};
 	return SUCCESS;
 }
@@ -671,13 +783,12 @@ static void run_kernel(const cudasim::Function &f, Grid g, std::vector<uint64_t>
 		return;
 	}
 	for (size_t i = 0; i < slots.size(); i++) {
-		if (!f.parameters[i].pointer) continue;
-		std::lock_guard<std::recursive_mutex> l(mu);
-		if (!reachable(slots[i])) {
-			sticky = ILLEGAL_ADDRESS;
+		if (!f.parameters[i].pointer || slots[i] == 0) continue; // 0: an absent argument; using it would crash
+		Status bad = slots[i] % f.parameters[i].align ? MISALIGNED_ADDRESS : device_use(slots[i], 1);
+		if (bad) {
+			sticky = bad;
 			return;
 		}
-		move(slots[i], true);
 		slots[i] = reinterpret_cast<uint64_t>(host(slots[i]));
 	}
 	for (unsigned y = 0; y < g.y; y++) {
@@ -694,8 +805,9 @@ EXPORT Status cuLaunchKernel(const cudasim::Function *f, unsigned gx, unsigned g
 	ENTER("cuLaunchKernel");
 	if (!gx || !gy || gz != 1 || !bx || by != 1 || bz != 1 || extra) return INVALID_VALUE;
 	if (bx > 1024) return LAUNCH_OUT_OF_RESOURCES;
-	if (gy > 65535) return INVALID_VALUE;
-	(void)shared;
+	if (gx > 0x7fffffff || gy > 65535 || shared > 48 << 10) return INVALID_VALUE;
+	KNOWN(s);
+	counts["launches"]++;
 	std::vector<uint64_t> slots(f->parameters.size());
 	for (size_t i = 0; i < slots.size(); i++) memcpy(&slots[i], params[i], f->parameters[i].size);
 	Stream *on = of(s);

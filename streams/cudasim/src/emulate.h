@@ -24,6 +24,7 @@ void barrier();
 struct Parameter {
 	size_t size;
 	bool pointer;
+	size_t align; // of what a pointer points at
 };
 
 // Function is a kernel that a module may name.
@@ -49,7 +50,7 @@ void spread(void (*f)(A...), const uint64_t *slots, std::index_sequence<I...>) {
 
 struct Registered {
 	template <class... A> Registered(const char *name, void (*f)(A...), bool barriers) {
-		add(Function{name, barriers, {Parameter{sizeof(A), std::is_pointer<A>::value}...}, [f](const uint64_t *slots) {
+		add(Function{name, barriers, {Parameter{sizeof(A), std::is_pointer<A>::value, sizeof(typename std::remove_pointer<A>::type)}...}, [f](const uint64_t *slots) {
 			             spread(f, slots, std::index_sequence_for<A...>{});
 		             }});
 	}

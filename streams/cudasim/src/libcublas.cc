@@ -2,6 +2,7 @@
 //
 // The part of cuBLAS in use, over the simulated driver: column-major, in plain loops.
 
+#include <algorithm>
 #include <cmath>
 #include <vector>
 
@@ -17,7 +18,7 @@ enum { SUCCESS = 0, NOT_INITIALIZED = 1, INVALID_VALUE = 7 };
 
 // later runs f in the order of the handle's stream.
 template <class F> static int later(Handle *h, F f) {
-	if (h->math != 0) return NOT_INITIALIZED; // TF32 must have been ruled out
+	if (h->math != 0 || !h->stream || !cudasim_current()) return NOT_INITIALIZED; // TF32 must have been ruled out
 	cudasim_enqueue(
 	    h->stream,
 	    [](void *p) {
@@ -28,19 +29,25 @@ template <class F> static int later(Handle *h, F f) {
 	    new F(std::move(f)));
 	return SUCCESS;
 }
-template <class T> static T *at(const T *p) { return static_cast<T *>(cudasim_host(reinterpret_cast<uint64_t>(p))); }
+// at is a column-major matrix on the device, of so many columns; the last has rows elements.
+template <class T> static T *at(const T *p, int rows, int cols, int ld) {
+	if (rows == 0 || cols == 0) return nullptr;
+	return static_cast<T *>(cudasim_device(reinterpret_cast<uint64_t>(p), sizeof(T) * (size_t(cols - 1) * ld + rows)));
+}
 
-EXPORT int cublasCreate_v2(Handle **h) { return *h = new Handle, SUCCESS; }
+EXPORT int cublasCreate_v2(Handle **h) { return cudasim_current() ? (*h = new Handle, SUCCESS) : NOT_INITIALIZED; }
 EXPORT int cublasDestroy_v2(Handle *h) { return delete h, SUCCESS; }
 EXPORT int cublasSetStream_v2(Handle *h, Stream *s) { return h->stream = s, SUCCESS; }
 EXPORT int cublasSetMathMode(Handle *h, int mode) { return h->math = mode, SUCCESS; }
 
 template <class T>
 static int gemm(Handle *h, int ta, int tb, int m, int n, int k, T alpha, const T *a, int lda, const T *b, int ldb, T beta, T *c, int ldc) {
-	if (lda < (ta ? k : m) || ldb < (tb ? n : k) || ldc < m || m < 0 || n < 0 || k < 0) return INVALID_VALUE;
+	if (lda < std::max(1, ta ? k : m) || ldb < std::max(1, tb ? n : k) || ldc < std::max(1, m) || m < 0 || n < 0 || k < 0) return INVALID_VALUE;
+	if (ta < 0 || ta > 1 || tb < 0 || tb > 1) return INVALID_VALUE;
 	return later(h, [=] {
-		const T *A = at(a), *B = at(b);
-		T *C = at(c);
+		const T *A = at(a, ta ? k : m, ta ? m : k, lda), *B = at(b, tb ? n : k, tb ? k : n, ldb);
+		T *C = at(c, m, n, ldc);
+		if (!A || !B || !C) return;
 		for (int j = 0; j < n; j++) {
 			std::vector<T> sum(m);
 			for (int l = 0; l < k; l++) {
@@ -63,10 +70,12 @@ EXPORT int cublasDgemm_v2(Handle *h, int ta, int tb, int m, int n, int k, const 
 
 template <class T>
 static int syrk(Handle *h, int upper, int trans, int n, int k, T alpha, const T *a, int lda, T beta, T *c, int ldc) {
-	if (lda < (trans ? k : n) || ldc < n) return INVALID_VALUE;
+	if (lda < std::max(1, trans ? k : n) || ldc < std::max(1, n) || n < 0 || k < 0) return INVALID_VALUE;
+	if (upper < 0 || upper > 1 || trans < 0 || trans > 1) return INVALID_VALUE;
 	return later(h, [=] {
-		const T *A = at(a);
-		T *C = at(c);
+		const T *A = at(a, trans ? k : n, trans ? n : k, lda);
+		T *C = at(c, n, n, ldc);
+		if (!A || !C) return;
 		for (int j = 0; j < n; j++) {
 			for (int i = upper ? 0 : j; i < (upper ? j + 1 : n); i++) {
 				T sum = 0;

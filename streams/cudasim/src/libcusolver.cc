@@ -15,9 +15,10 @@
 struct Handle {
 	Stream *stream = nullptr;
 };
-enum { SUCCESS = 0, INVALID_VALUE = 3 };
+enum { SUCCESS = 0, NOT_INITIALIZED = 1, INVALID_VALUE = 3 };
 
 template <class F> static int later(Handle *h, F f) {
+	if (!h->stream || !cudasim_current()) return NOT_INITIALIZED;
 	cudasim_enqueue(
 	    h->stream,
 	    [](void *p) {
@@ -28,9 +29,11 @@ template <class F> static int later(Handle *h, F f) {
 	    new F(std::move(f)));
 	return SUCCESS;
 }
-template <class T> static T *at(T *p) { return static_cast<T *>(cudasim_host(reinterpret_cast<uint64_t>(p))); }
+template <class T> static T *at(T *p, size_t elements) {
+	return static_cast<T *>(cudasim_device(reinterpret_cast<uint64_t>(p), sizeof(T) * elements));
+}
 
-EXPORT int cusolverDnCreate(Handle **h) { return *h = new Handle, SUCCESS; }
+EXPORT int cusolverDnCreate(Handle **h) { return cudasim_current() ? (*h = new Handle, SUCCESS) : NOT_INITIALIZED; }
 EXPORT int cusolverDnDestroy(Handle *h) { return delete h, SUCCESS; }
 EXPORT int cusolverDnSetStream(Handle *h, Stream *s) { return h->stream = s, SUCCESS; }
 
@@ -69,17 +72,23 @@ static bool jacobi(int n, std::vector<double> &a, std::vector<double> &q) {
 	return false;
 }
 
-template <class T> static int syevd(Handle *h, int upper, int n, T *a, int lda, T *w, int *info) {
-	if (lda < n) return INVALID_VALUE;
+// need is how many elements of work the calls want: what the real ones want is of this order.
+static int need(int n) { return std::max(2 * n * n, 1); }
+
+template <class T> static int syevd(Handle *h, int vectors, int upper, int n, T *a, int lda, T *w, T *work, int lwork, int *info) {
+	if (n < 0 || lda < std::max(1, n) || vectors != 1 || upper < 0 || upper > 1 || lwork < need(n)) return INVALID_VALUE;
 	return later(h, [=] {
-		T *A = at(a), *W = at(w);
+		T *A = at(a, size_t(lda) * (n - 1) + n), *W = at(w, n), *S = at(work, lwork);
+		int *outcome = at(info, 1);
+		if (!A || !W || !S || !outcome) return;
+		std::fill(S, S + lwork, T(NAN)); // it may hold anything afterwards
 		std::vector<double> full(size_t(n) * n), q(size_t(n) * n);
 		for (int j = 0; j < n; j++)
 			for (int i = 0; i < n; i++) {
 				int r = upper ? std::min(i, j) : std::max(i, j), c = upper ? std::max(i, j) : std::min(i, j);
 				full[i + size_t(j) * n] = A[r + size_t(c) * lda];
 			}
-		*at(info) = jacobi(n, full, q) ? 0 : n;
+		*outcome = jacobi(n, full, q) ? 0 : n;
 		std::vector<int> order(n);
 		std::iota(order.begin(), order.end(), 0);
 		std::stable_sort(order.begin(), order.end(), [&](int x, int y) { return full[x + size_t(x) * n] < full[y + size_t(y) * n]; });
@@ -90,17 +99,20 @@ template <class T> static int syevd(Handle *h, int upper, int n, T *a, int lda, 
 	});
 }
 
-template <class T> static int potrf(Handle *h, int upper, int n, T *a, int lda, int *info) {
-	if (lda < n) return INVALID_VALUE;
+template <class T> static int potrf(Handle *h, int upper, int n, T *a, int lda, T *work, int lwork, int *info) {
+	if (n < 0 || lda < std::max(1, n) || upper < 0 || upper > 1 || lwork < need(n)) return INVALID_VALUE;
 	return later(h, [=] {
-		T *A = at(a);
+		T *A = at(a, size_t(lda) * (n - 1) + n), *S = at(work, lwork);
+		int *outcome = at(info, 1);
+		if (!A || !S || !outcome) return;
+		std::fill(S, S + lwork, T(NAN));
 		auto L = [&](int i, int j) -> T & { return upper ? A[j + size_t(i) * lda] : A[i + size_t(j) * lda]; };
-		*at(info) = 0;
+		*outcome = 0;
 		for (int j = 0; j < n; j++) {
 			T d = L(j, j);
 			for (int k = 0; k < j; k++) d -= L(j, k) * L(j, k);
 			if (!(d > 0)) {
-				*at(info) = j + 1;
+				*outcome = j + 1;
 				return;
 			}
 			L(j, j) = std::sqrt(d);
@@ -113,18 +125,18 @@ template <class T> static int potrf(Handle *h, int upper, int n, T *a, int lda, 
 	});
 }
 
-#define PRECISION(letter, T)                                                                                               \
-	EXPORT int cusolverDn##letter##syevd_bufferSize(Handle *, int, int, int n, const T *, int, const T *, int *size) {        \
-		return *size = std::max(n, 1), SUCCESS;                                                                                \
-	}                                                                                                                        \
-	EXPORT int cusolverDn##letter##syevd(Handle *h, int, int upper, int n, T *a, int lda, T *w, T *, int, int *info) {        \
-		return syevd(h, upper, n, a, lda, w, info);                                                                            \
-	}                                                                                                                        \
-	EXPORT int cusolverDn##letter##potrf_bufferSize(Handle *, int, int n, T *, int, int *size) {                              \
-		return *size = std::max(n, 1), SUCCESS;                                                                                \
-	}                                                                                                                        \
-	EXPORT int cusolverDn##letter##potrf(Handle *h, int upper, int n, T *a, int lda, T *, int, int *info) {                   \
-		return potrf(h, upper, n, a, lda, info);                                                                               \
+#define PRECISION(letter, T)                                                                                                      \
+	EXPORT int cusolverDn##letter##syevd_bufferSize(Handle *, int, int, int n, const T *, int, const T *, int *size) {               \
+		return *size = need(n), SUCCESS;                                                                                             \
+	}                                                                                                                               \
+	EXPORT int cusolverDn##letter##syevd(Handle *h, int vectors, int upper, int n, T *a, int lda, T *w, T *work, int lwork, int *info) { \
+		return syevd(h, vectors, upper, n, a, lda, w, work, lwork, info);                                                            \
+	}                                                                                                                               \
+	EXPORT int cusolverDn##letter##potrf_bufferSize(Handle *, int, int n, T *, int, int *size) {                                     \
+		return *size = need(n), SUCCESS;                                                                                             \
+	}                                                                                                                               \
+	EXPORT int cusolverDn##letter##potrf(Handle *h, int upper, int n, T *a, int lda, T *work, int lwork, int *info) {                \
+		return potrf(h, upper, n, a, lda, work, lwork, info);                                                                        \
 	}
 PRECISION(S, float)
 PRECISION(D, double)

@@ -42,6 +42,9 @@ private:
 extern "C" {
 // cudasim_enqueue runs f(argument) in stream order, then release(argument).
 __attribute__((visibility("default"))) void cudasim_enqueue(Stream *stream, void (*f)(void *), void *argument);
-// cudasim_host returns where the simulator keeps what a device address names.
-__attribute__((visibility("default"))) void *cudasim_host(uint64_t address);
+// cudasim_device returns where the simulator keeps so many bytes at a device address,
+// or breaks the context and returns nothing where the device cannot use them.
+__attribute__((visibility("default"))) void *cudasim_device(uint64_t address, size_t bytes);
+// cudasim_current reports whether the calling thread has a current context.
+__attribute__((visibility("default"))) int cudasim_current();
 }
