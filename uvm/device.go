@@ -218,10 +218,13 @@ func NewDeviceMemory(d Driver, o DeviceOptions) (*DeviceMemory, error) {
 		if err != nil {
 			return nil, fmt.Errorf("uvm: device memory: %w", err)
 		}
-		m.reserve = total / 16
+		m.reserve = DefaultReserve(total)
 	}
 	return m, nil
 }
+
+// DefaultReserve is the default reserve of a device with so many bytes.
+func DefaultReserve(total int64) int64 { return total / 16 }
 
 // Access returns what was chosen; never Adaptive.
 func (m *DeviceMemory) Access() Access { return m.access }

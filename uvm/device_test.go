@@ -256,3 +256,59 @@ func TestAddressesKnowsWhatIsHandedOutAndNoMore(t *testing.T) {
 		t.Error("a coherent device addresses everything")
 	}
 }
+
+// Managed memory is asked for once for each change of sides, as a whole on its way to
+// the device and in parts on its way back; other memory is never asked for.
+func TestMovesAreAskedForOnce(t *testing.T) {
+	f := newFake(false, false, true)
+	m := deviceMemory(t, f, DeviceOptions{Reserve: -1})
+	a, err1 := m.Alloc(8192)
+	b, err2 := m.Alloc(4096)
+	if err1 != nil || err2 != nil {
+		t.Fatal(err1, err2)
+	}
+	f.calls = nil
+	var moved []int64
+	note := func(n int64, err error) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		moved = append(moved, n)
+	}
+	note(m.ToDevice(a.Addr()+100, 7))
+	note(m.ToDevice(a.Addr(), 7))
+	note(m.ToHost(a.Addr()+4096, 64, 8))
+	note(m.ToDevice(a.Addr(), 9))
+	m.HostUsed(a.Addr() + 8191)
+	note(m.ToDevice(a.Addr(), 9))
+	note(m.ToHost(b.Addr(), 4096, 8)) // parts of it may have been used by nobody yet
+	note(m.ToDevice(1, 9))            // nobody's
+	note(m.ToHost(b.Addr(), 4097, 9)) // beyond
+	if want := []int64{8192, 0, 64, 8192, 8192, 4096, 0, 0}; !slices.Equal(moved, want) {
+		t.Errorf("moved %v, want %v", moved, want)
+	}
+	if want := []string{
+		"prefetch 8192 host=false stream=7", "prefetch 64 host=true stream=8", "prefetch 8192 host=false stream=9",
+		"prefetch 8192 host=false stream=9", "prefetch 4096 host=true stream=8",
+	}; !slices.Equal(f.calls, want) {
+		t.Errorf("calls %q, want %q", f.calls, want)
+	}
+	if err := errors.Join(a.Close(), b.Close()); err != nil {
+		t.Fatal(err)
+	}
+	still := newFake(false, false, false)
+	m = deviceMemory(t, still, DeviceOptions{})
+	c, err := m.Alloc(4096)
+	if err != nil {
+		t.Fatal(err)
+	}
+	still.calls = nil
+	note(m.ToDevice(c.Addr(), 1))
+	note(m.ToHost(c.Addr(), 1, 1))
+	if len(still.calls) != 0 {
+		t.Errorf("staged memory: %q", still.calls)
+	}
+	if err := c.Close(); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -31,6 +31,9 @@ type Backend interface {
 	HostUsed(mem []byte)
 	// Moved returns how much memory was moved so far.
 	Moved() Moved
+	// Room returns for how many bytes of state the device has room, math.MaxInt64
+	// where state does not lie in its memory, and how many bytes of it are free.
+	Room() (state, free int64, err error)
 }
 
 // Moved counts the bytes that an accelerator's memory moved between host and device.

@@ -59,6 +59,8 @@ type Plan struct {
 	// Group is the most bytes that have to be in addressable tiers at once: what the
 	// step of the largest block touches when a refresh runs inside it.
 	Group int64
+	// Device is the accelerator's memory, where there is one.
+	Device DeviceNeed
 }
 
 // Total returns the bytes of all lines.
@@ -149,6 +151,7 @@ func PlanFor[T gemm.Float](shapes []Shape, threads int, o Options) (Plan, error)
 	sort.Slice(p.Lines, func(i, j int) bool { return p.Lines[i].Name < p.Lines[j].Name })
 	if len(sites) > 0 {
 		p.Lines = append(p.Lines, sharedLine(sites, threads, o))
+		p.Device = deviceNeed(sites, threads, o, p.Placed)
 	}
 	return p, nil
 }

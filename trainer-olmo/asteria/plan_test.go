@@ -162,3 +162,31 @@ func TestPlanNamesEveryParameterOnce(t *testing.T) {
 		t.Errorf("classes add up to %d, lines to %d", sum, plan.Total())
 	}
 }
+
+// The device's memory is known with the plan, and what it cannot hold is refused with
+// the arithmetic: state only where it lies there, working memory always.
+func TestADeviceThatIsTooSmallIsRefused(t *testing.T) {
+	shapes := []Shape{{Name: "w", Dims: []int{512, 256}, Role: param.Matrix}}
+	p, err := PlanFor[float32](shapes, 1, Options{Method: kron.SOAP, Mode: Asteria})
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := p.Device
+	// Two factors, two bases, two moments.
+	if state := int64(4 * (2*(512*512+256*256) + 2*512*256)); d.State != state {
+		t.Errorf("state %d, want %d", d.State, state)
+	}
+	work := d.Operands + d.Refreshes + d.Libraries
+	for _, c := range []struct {
+		room, free int64
+		refused    bool
+	}{
+		{d.State, d.State + work, false}, {d.State - 1, d.State + work, true}, {d.State, d.State + work - 1, true},
+		{math.MaxInt64, work, false}, {math.MaxInt64, work - 1, true},
+	} {
+		err := p.CheckDevice(c.room, c.free)
+		if (err != nil) != c.refused || err != nil && !strings.Contains(err.Error(), "refreshes") {
+			t.Errorf("room %d, free %d: %v", c.room, c.free, err)
+		}
+	}
+}

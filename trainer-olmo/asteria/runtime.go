@@ -106,6 +106,9 @@ func New[T gemm.Float](params []param.Param[T], eng *gemm.Engine, opts Options) 
 	if err := errors.Join(plan.Check(opts.MemoryLimit), plan.CheckTiers(opts.Tiers)); err != nil {
 		return nil, err
 	}
+	if err := checkRoom(plan, opts.Backend); err != nil {
+		return nil, err
+	}
 	sites, rest, err := route[T](Shapes(live), opts)
 	if err != nil {
 		return nil, err

@@ -190,6 +190,7 @@ type Loss struct {
 // Runtime says where and when refreshes run.
 type Runtime struct {
 	Device     string        `yaml:"device" doc:"where a second-order method computes: cpu, cuda:0 (cuda:N), auto = cuda:0 where there is one; the model's forward and backward stay on the CPU"`
+	MinOrder   int           `yaml:"device_min_order" range:"[0,65536]" doc:"smallest factor whose refresh runs on the device; smaller ones are the CPU's, 0 = 128"`
 	Mode       string        `yaml:"mode" oneof:"native asteria" doc:"native: refreshes inside the step; asteria: beside training"`
 	Staleness  int           `yaml:"staleness" range:"[0,1000000]" doc:"budget in steps (asteria)"`
 	Lag        int           `yaml:"lag" range:"[-1,1000000]" doc:"steps from snapshot to adoption, -1 = min(staleness, precondition_frequency) (asteria)"`

@@ -1,6 +1,7 @@
 package cuda_test
 
 import (
+	"context"
 	"fmt"
 	"math/rand/v2"
 	"testing"
@@ -57,9 +58,41 @@ func BenchmarkRefresh(b *testing.B) {
 					}
 				}
 				done := r.Stats()
+				b.ReportMetric(r.Report().Residual, "residual")
 				b.ReportMetric(float64(done.Device-before.Device)/float64(done.Device+done.Host-before.Device-before.Host), "on-device")
 			})
 		}
+	}
+}
+
+// BenchmarkThreshold measures where the device overtakes the host: the smallest order
+// for which it is faster is the machine's runtime.device_min_order.
+func BenchmarkThreshold(b *testing.B) {
+	sizes := []int{64, 128, 256, 512}
+	if cudasim.Loaded() {
+		sizes = []int{16}
+	}
+	for _, n := range sizes {
+		a, x := factor(n), gemm.NewMatrix[float32](n, n)
+		eng := gemm.New(1)
+		host, err := invroot.NewSolver[float32](eng, n, invroot.Options{})
+		if err != nil {
+			b.Fatal(err)
+		}
+		device := newRefresher[float32](b, newContext(b, false), n, invroot.Options{})
+		for name, r := range map[string]interface {
+			Root(ctx context.Context, dst, a gemm.Matrix[float32], exponent float64) error
+		}{"host": invroot.NewRefresher(host), "device": device} {
+			b.Run(fmt.Sprintf("%s/n=%d", name, n), func(b *testing.B) {
+				for b.Loop() {
+					if err := r.Root(b.Context(), x, a, 0.25); err != nil {
+						b.Fatal(err)
+					}
+				}
+			})
+		}
+		host.Close()
+		eng.Close()
 	}
 }
 

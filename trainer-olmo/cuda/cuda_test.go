@@ -165,6 +165,21 @@ func engine(t *testing.T) *gemm.Engine {
 	return eng
 }
 
+// A step's launches do not grow with the rows of a block.
+func TestRowsAreWhitenedTogether(t *testing.T) {
+	if !cudasim.Loaded() {
+		t.Skip("counts launches of the simulated driver")
+	}
+	o := newOps[float32](t, newContext(t, true))
+	const rows, n = 50, 8
+	x, s, v := make([]float32, rows*n), make([]float32, rows), make([]float32, n)
+	before := cudasim.Count("launches")
+	o.WhitenRows(x, x, s, v, 1)
+	if err := o.Sync(); err != nil || cudasim.Count("launches")-before != 1 {
+		t.Errorf("%v, %d launches", err, cudasim.Count("launches")-before)
+	}
+}
+
 // Golden trajectories with operations and refreshes on the device.
 func TestGolden(t *testing.T) {
 	both(t, func(t *testing.T, own bool) {

@@ -1,9 +1,10 @@
 // Package cuda is the mathematics of kron and invroot on a CUDA device.
 //
 // [Ops] is kron's interface: factor updates, rotations and the element-wise rest of
-// a step. [Refresher] is the solver of a refresh: inverse roots by the coupled
-// Newton iteration and basis refreshes by Cholesky-QR, both made of products on the
-// device; eigendecompositions by cuSOLVER where it is found. What the device cannot
+// a step. [Refresher] is the solver of a refresh: eigendecompositions, and the inverse
+// roots made of them, by cuSOLVER where it is found; inverse roots by the coupled
+// Newton iteration otherwise and where the options ask for it, and basis refreshes by
+// Cholesky-QR, both made of products on the device. What the device cannot
 // do well (a factor too ill-conditioned for Cholesky-QR, a root that does not
 // converge in single precision, an exponent that is not 1/p) goes to the solver of
 // the host, with its own retries and evidence.

@@ -3,6 +3,7 @@ package cuda
 import (
 	"context"
 	"fmt"
+	"math"
 	"sync"
 	"sync/atomic"
 
@@ -101,6 +102,18 @@ func (c *Context) HostUsed(mem []byte) {
 func (c *Context) Moved() asteria.Moved {
 	m := &c.moves
 	return asteria.Moved{Ahead: m.ahead.Load(), Late: m.late.Load(), Back: m.back.Load()}
+}
+
+// Room implements [asteria.Backend].
+func (c *Context) Room() (state, free int64, err error) {
+	free, total, err := c.device.MemoryInfo()
+	if err != nil {
+		return 0, 0, fmt.Errorf("cuda: %w", err)
+	}
+	if c.Access() != uvm.Migrating {
+		return math.MaxInt64, free, nil
+	}
+	return max(0, free-uvm.DefaultReserve(total)), free, nil
 }
 
 // arrive has what the stream does next wait for memory that is on its way, and moves

@@ -91,6 +91,9 @@ func (p *Plan) optimizerMemory(c *config.Config) (int64, error) {
 		return 0, err
 	}
 	p.tensors(a)
+	if ordinal, _, err := c.Runtime.Accelerator(); err == nil && ordinal >= 0 {
+		p.onDevice(a.Device)
+	}
 	away := map[string]int64{}
 	if o.Tiers != nil {
 		if err := p.checkTiers(c, a); err != nil {
@@ -124,6 +127,16 @@ func (p *Plan) optimizerMemory(c *config.Config) (int64, error) {
 		return 0, nil
 	}
 	return persistent + a.Pending, a.Check(o.MemoryLimit)
+}
+
+// onDevice lists what a run takes of an accelerator's memory.
+func (p *Plan) onDevice(d asteria.DeviceNeed) {
+	p.Device = []Bytes{
+		{"state", d.State, "of the blocks; in host memory where the device shares it or copies are staged", false},
+		{"operands", d.Operands, "gradients, parameters and working memory of the steps", true},
+		{"refreshes", d.Refreshes, "matrices of roots and decompositions", true},
+		{"libraries", d.Libraries, "cuBLAS and cuSOLVER", true},
+	}
 }
 
 // addPlaced adds the part of a class that is in RAM and tells how much is not.

@@ -31,6 +31,7 @@ type Plan struct {
 
 	Optimizer string
 	Memory    []Bytes
+	Device    []Bytes // memory of the accelerator, nil where none computes
 	// Tiers is the state of the optimizer by tier, nil where no tiers are configured.
 	Tiers   []Tier
 	offHeap int64 // of Memory, bytes that the Go heap does not hold

@@ -232,3 +232,16 @@ func TestNumbersForPeople(t *testing.T) {
 		}
 	}
 }
+
+// The device's memory is listed where a device may compute, also where there is none.
+func TestDeviceMemoryIsListed(t *testing.T) {
+	if s := text(t, plan(t, "optimizer.name=soap")); strings.Contains(s, "device memory") {
+		t.Errorf("without a device:\n%s", s)
+	}
+	s := text(t, plan(t, "optimizer.name=soap", "runtime.device=cuda:1"))
+	for _, want := range []string{"device memory", "\nstate ", "\nrefreshes ", "\nlibraries ", "(estimate)"} {
+		if !strings.Contains(s, want) {
+			t.Errorf("no %q in\n%s", want, s)
+		}
+	}
+}

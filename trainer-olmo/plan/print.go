@@ -88,7 +88,26 @@ func (p *Plan) writeMemory(b *strings.Builder) {
 		fmt.Fprintf(b, "%-20s %22s %12s  %s%s\n", m.Class, Group(m.Bytes), Size(m.Bytes), m.What, about)
 	}
 	fmt.Fprintf(b, "%-20s %22s %12s\n", "total", Group(p.Total()), Size(p.Total()))
+	p.writeDevice(b)
 	p.writeTiers(b)
+}
+
+// writeDevice prints what a run takes of an accelerator's memory.
+func (p *Plan) writeDevice(b *strings.Builder) {
+	if len(p.Device) == 0 {
+		return
+	}
+	fmt.Fprintf(b, "\n%-20s %22s %12s\n", "device memory", "bytes", "")
+	sum := int64(0)
+	for _, m := range p.Device {
+		about := ""
+		if m.Estimate {
+			about = " (estimate)"
+		}
+		fmt.Fprintf(b, "%-20s %22s %12s  %s%s\n", m.Class, Group(m.Bytes), Size(m.Bytes), m.What, about)
+		sum += m.Bytes
+	}
+	fmt.Fprintf(b, "%-20s %22s %12s\n", "total", Group(sum), Size(sum))
 }
 
 // writeTiers prints where the optimizer's state lies, in runs that place it.

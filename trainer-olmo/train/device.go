@@ -3,6 +3,7 @@ package train
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 
 	"github.com/asteria-runtime/asteria/gemm"
 	"github.com/asteria-runtime/asteria/streams"
@@ -27,7 +28,7 @@ func (d *deviceRuntime[T]) Close() {
 
 // onDevice opens the device that the key runtime.device names, puts it into the
 // options that build uses, and returns the runtime.
-func onDevice[T gemm.Float](c *config.Config, o *asteria.Options, build func() (*asteria.Runtime[T], error)) (param.Optimizer, error) {
+func onDevice[T gemm.Float](c *config.Config, o *asteria.Options, log *slog.Logger, build func() (*asteria.Runtime[T], error)) (param.Optimizer, error) {
 	ordinal, optional, err := c.Runtime.Accelerator()
 	if err != nil {
 		return nil, fmt.Errorf("train: runtime.device: %w", err)
@@ -37,12 +38,13 @@ func onDevice[T gemm.Float](c *config.Config, o *asteria.Options, build func() (
 	}
 	device, err := streams.Open(ordinal)
 	if optional && errors.Is(err, errors.ErrUnsupported) {
+		log.Info("train: runtime.device auto: the CPU", "err", err)
 		return onHost(build)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("train: runtime.device %s: %w", c.Runtime.Device, err)
 	}
-	backend, err := cuda.New(device, cuda.Options{})
+	backend, err := cuda.New(device, cuda.Options{MinOrder: c.Runtime.MinOrder, Logger: log})
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("train: runtime.device %s: %w", c.Runtime.Device, err), device.Close())
 	}

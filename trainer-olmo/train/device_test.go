@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"os"
+	"strings"
 	"testing"
 
 	"github.com/asteria-runtime/asteria/streams"
@@ -63,6 +64,74 @@ func TestARunOnAMissingDeviceSaysWhatWasLookedFor(t *testing.T) {
 	}
 	c := testConfig(t, t.TempDir(), "optimizer.name=soap", "runtime.device=cuda:0")
 	if _, err := runOn[float32](t.Context(), c, Options{}, openText); !errors.Is(err, errors.ErrUnsupported) {
+		t.Errorf("err = %v", err)
+	}
+}
+
+// Whatever reaches the device's memory, with refreshes on the device too, two
+// threads, tiers and a resumed run, the losses are the CPU's, and no kernel has to
+// wait for managed memory that nobody moved.
+func TestAcceleratorKindsGiveTheLossesOfTheCPU(t *testing.T) {
+	cudasim.Device(t)
+	for i, x := range []struct {
+		kind, name string
+		set        []string
+	}{
+		{"discrete", "shampoo", []string{"runtime.mode=asteria", "train.threads=2"}},
+		{"discrete", "soap", []string{"runtime.mode=asteria", "tiers.device=1MiB", "tiers.host=1GiB"}},
+		{"discrete", "kl-shampoo", []string{"runtime.mode=native"}},
+		{"basic", "soap", []string{"runtime.mode=asteria"}},
+		{"integrated", "shampoo", []string{"runtime.mode=native"}},
+		{"coherent", "soap", []string{"runtime.mode=asteria"}},
+	} {
+		if testing.Short() && i > 3 {
+			continue
+		}
+		t.Run(fmt.Sprintf("%d %s %s", i, x.kind, x.name), func(t *testing.T) {
+			cudasim.Configure(t, "CUDASIM_KIND="+x.kind)
+			set := append(x.set, "optimizer.name="+x.name, "train.steps=12", "runtime.lag_start=0", "runtime.device_min_order=1")
+			want := deviceLosses(t, append(set, "runtime.device=cpu"))
+			faults := cudasim.Count("faults")
+			folder := t.TempDir()
+			mustRun(t, testConfig(t, folder, append(set, "runtime.device=cuda:0", "train.stop_at=7")...), Options{})
+			mustRun(t, testConfig(t, folder, append(set, "runtime.device=cuda:0")...), Options{})
+			got := losses(t, folder)
+			if len(got) != len(want) || len(got) == 0 {
+				t.Fatalf("%d losses, want %d", len(got), len(want))
+			}
+			for i := range want {
+				if !(math.Abs(got[i]-want[i]) <= 1e-4) {
+					t.Fatalf("loss %d is %v, on the CPU %v", i, got[i], want[i])
+				}
+			}
+			if n := cudasim.Count("faults") - faults; n != 0 {
+				t.Errorf("%d accesses had to wait for managed memory", n)
+			}
+			if ahead := sumOf(t, folder, mMovedAhead); (ahead > 0) != (x.kind == "discrete") {
+				t.Errorf("%v bytes moved ahead", ahead)
+			}
+		})
+	}
+}
+
+// sumOf adds up a metric over the steps of a run.
+func sumOf(t *testing.T, folder, name string) (sum float64) {
+	t.Helper()
+	recs, err := ReadMetrics(folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range recs {
+		sum += r[name]
+	}
+	return sum
+}
+
+func TestAnAcceleratorThatIsTooSmallRefusesTheRun(t *testing.T) {
+	cudasim.Configure(t, "CUDASIM_MEMORY=33554432") // the libraries alone need more
+	c := testConfig(t, t.TempDir(), "optimizer.name=soap", "runtime.device=cuda:0")
+	_, err := runOn[float32](t.Context(), c, Options{}, openText)
+	if err == nil || !strings.Contains(err.Error(), "bytes free") || !strings.Contains(err.Error(), "libraries") {
 		t.Errorf("err = %v", err)
 	}
 }

@@ -2,6 +2,7 @@ package train
 
 import (
 	"fmt"
+	"log/slog"
 
 	"github.com/asteria-runtime/asteria/gemm"
 	"github.com/asteria-runtime/asteria/trainer-olmo/asteria"
@@ -12,7 +13,7 @@ import (
 
 // newOptimizer builds the optimizer that the configuration names; prepare adds to
 // the options of a second-order one what the run has.
-func newOptimizer[T gemm.Float](c *config.Config, params []param.Param[T], eng *gemm.Engine, prepare func(*asteria.Options) error) (param.Optimizer, error) {
+func newOptimizer[T gemm.Float](c *config.Config, params []param.Param[T], eng *gemm.Engine, prepare func(*asteria.Options) error, log *slog.Logger) (param.Optimizer, error) {
 	o := &c.Optimizer
 	switch o.Name {
 	case "adamw":
@@ -28,7 +29,7 @@ func newOptimizer[T gemm.Float](c *config.Config, params []param.Param[T], eng *
 		}
 		return optim.NewLionW(params, opts), nil
 	}
-	return newSecondOrder(c, params, eng, prepare)
+	return newSecondOrder(c, params, eng, prepare, log)
 }
 
 // clipOptions are the bounds of the gradient norm.

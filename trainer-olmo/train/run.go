@@ -211,7 +211,7 @@ func (r *run[T]) build() error {
 	if s.sharding, err = newSharding(c, r.opts.Comm, s.params); err != nil {
 		return err
 	}
-	if s.opt, err = newOptimizer(c, s.sharding.mine(s.params), r.eng, r.prepare); err != nil {
+	if s.opt, err = newOptimizer(c, s.sharding.mine(s.params), r.eng, r.prepare, r.log); err != nil {
 		return err
 	}
 	if err := s.sharding.describe(c, s.opt.Sections()); err != nil {

@@ -3,6 +3,7 @@ package train
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"sync"
 	"time"
 
@@ -23,7 +24,7 @@ var (
 
 // newSecondOrder builds the runtime of a second-order method, with what prepare
 // adds to its options.
-func newSecondOrder[T gemm.Float](c *config.Config, params []param.Param[T], eng *gemm.Engine, prepare func(*asteria.Options) error) (param.Optimizer, error) {
+func newSecondOrder[T gemm.Float](c *config.Config, params []param.Param[T], eng *gemm.Engine, prepare func(*asteria.Options) error, log *slog.Logger) (param.Optimizer, error) {
 	o, err := c.AsteriaOptions()
 	if err != nil {
 		return nil, fmt.Errorf("train: %w", err)
@@ -36,7 +37,7 @@ func newSecondOrder[T gemm.Float](c *config.Config, params []param.Param[T], eng
 			return nil, err
 		}
 	}
-	return onDevice(c, &o, func() (*asteria.Runtime[T], error) { return asteria.New(params, eng, o) })
+	return onDevice(c, &o, log, func() (*asteria.Runtime[T], error) { return asteria.New(params, eng, o) })
 }
 
 // totaler is a second-order optimizer as the metrics see it.
