@@ -128,6 +128,9 @@ func (r *Runtime[T]) snapshotShared(w *worker[T], u *unit[T], p *point) error {
 	if err := w.ops.Sync(); err != nil {
 		return err
 	}
+	if err := r.fetch(u.state); err != nil {
+		return err
+	}
 	t.outcome = u.block.Snapshot(u.state, &t.job.Snapshot)
 	t.over = t.outcome != nil
 	if p.launch || t.over {
