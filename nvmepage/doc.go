@@ -24,8 +24,11 @@
 //
 // [Uring] submits through io_uring where the kernel allows it; [Pool] is a bounded
 // set of goroutines with pread and pwrite. [Auto] prefers the first. A small object
-// moves with its header in one request. A large one is read in parts, and its
-// checksum is taken while other parts are on their way.
+// moves with its header in one request. A large one that is alone is read in parts, and
+// its checksum is taken while other parts are on their way; one of several moves in as
+// few requests as possible, because its checksum is taken beside the others' transfers.
+// A caller of Save or Load whose object takes one request carries it out itself, on its
+// own thread: waking another for it costs more than the queue gains.
 //
 // # Folders and crashes
 //
@@ -34,9 +37,11 @@
 // object whose newest complete version is on disk is there again, and torn ones are
 // counted. A store has one identity in all of its paths, and every page carries it
 // with its own place: pages of other stores and stray copies are counted, not taken,
-// and a store that lacks one of its paths is refused. One thing recovery cannot tell:
-// an object that was saved more than once and then dropped may come back in an older
-// version, if its place was not used again. A live neighbour's folder in the same path
+// and a store that lacks one of its paths is refused. A dropped object does not come
+// back in an older version that still stands in an extent given back: where there may
+// be one, Drop records the object and its version beside the data (in the file
+// "dropped": 16 bytes for each object that was ever dropped after more than one
+// save, each page twice and written in turn). A live neighbour's folder in the same path
 // is never touched.
 //
 // # Errors

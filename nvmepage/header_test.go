@@ -1,6 +1,7 @@
 package nvmepage
 
 import (
+	"encoding/binary"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -79,4 +80,18 @@ func TestExtentsNeverOverlapAndComeBack(t *testing.T) {
 			t.Fatalf("seed %d: %+v after everything came back", seed, e)
 		}
 	}
+}
+
+func FuzzDropPage(f *testing.F) {
+	page := make([]byte, 512)
+	binary.LittleEndian.PutUint32(page[24:], 3)
+	sealDrops(page, 7)
+	f.Add(page)
+	f.Add([]byte(dropMagic))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		_, n, ok := checkDrops(data, 7)
+		if ok && dropHead+n*dropRecord > len(data) {
+			t.Fatalf("%d records in %d bytes", n, len(data))
+		}
+	})
 }

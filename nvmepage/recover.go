@@ -10,7 +10,11 @@ import (
 // highest version whose payload checks. It reads every page once.
 func (s *Store) recover() error {
 	var all []*entry
+	dropped := map[uint64]uint64{}
 	for _, d := range s.drives {
+		if err := s.readDrops(d, dropped); err != nil {
+			return fmt.Errorf("nvmepage: recover: %w", err)
+		}
 		size, err := d.file.Size()
 		if err != nil {
 			return fmt.Errorf("nvmepage: recover %s: %w", d.name, err)
@@ -30,9 +34,16 @@ func (s *Store) recover() error {
 				s.id, ErrIncomplete, e.Paths, missing, s.opts.Paths)
 		}
 		s.version = max(s.version, e.Version)
+		if e.Version <= dropped[e.ID] {
+			continue
+		}
+		e.past = e.Version // older ones may stand beside it
 		if old := s.index[e.ID]; old == nil || old.Version < e.Version {
 			s.index[e.ID] = e
 		}
+	}
+	for _, version := range dropped {
+		s.version = max(s.version, version)
 	}
 	for _, d := range s.drives {
 		s.account(d)

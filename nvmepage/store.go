@@ -20,15 +20,17 @@ type drive struct {
 	file   File
 	name   string // of the data file
 	space  extents
+	drops  drops
 }
 
-// entry is one confirmed version of an object. All fields but refs and dead are
+// entry is one confirmed version of an object. All fields but the last three are
 // immutable; those are guarded by Store.mu.
 type entry struct {
 	header
 	drive *drive
-	refs  int  // loads in flight
-	dead  bool // replaced or dropped: its extent goes back with the last load
+	refs  int    // loads in flight
+	dead  bool   // replaced or dropped: its extent goes back with the last load
+	past  uint64 // the highest other version that may still stand on a drive, 0 for none
 }
 
 // Store keeps objects on drives. See the package comment.
@@ -46,8 +48,9 @@ type Store struct {
 	drives  []*drive
 	turn    int // which drive is asked first for the next extent
 	index   map[uint64]*entry
-	entries []*entry   // given back, to be used again
-	spare   *operation // those given back, linked
+	entries []*entry          // given back, to be used again
+	spare   *operation        // those given back, linked
+	ghosts  map[uint64]uint64 // as entry.past, of objects that are not in the index
 	version uint64
 	stats   Stats
 	closed  bool
@@ -84,7 +87,7 @@ func Open(opts Options) (*Store, error) {
 	if err := opts.Validate(); err != nil {
 		return nil, err
 	}
-	s := &Store{opts: opts, index: map[uint64]*entry{}}
+	s := &Store{opts: opts, index: map[uint64]*entry{}, ghosts: map[uint64]uint64{}}
 	folders, err := s.settle()
 	if err != nil {
 		return nil, err
@@ -289,9 +292,10 @@ func (s *Store) IDs() []uint64 {
 	return ids
 }
 
-// Drop forgets an object and marks its page, so that no recovery finds that version.
-// It may still find an older one whose extent was not used again since. Dropping what
-// is not there does nothing.
+// Drop forgets an object and makes sure that no recovery finds it: by wiping its page
+// when no other version was ever written, else by a record of 16 bytes, which the next
+// Drop of the object reuses. Either is one small write. Dropping what is not there
+// does nothing. After an error the object is gone, but a recovery may find it.
 func (s *Store) Drop(id uint64) error {
 	o, err := s.begin(id)
 	if err != nil {
@@ -300,9 +304,11 @@ func (s *Store) Drop(id uint64) error {
 	defer o.end()
 	s.mu.Lock()
 	e, ok := s.index[id]
+	alone := false
 	if ok {
 		delete(s.index, id)
-		e.refs++ // until the mark is written, nobody may reuse the extent
+		alone = e.past == 0 && e.refs == 0 // a load in flight wants to see the page
+		e.refs++                           // until the drop is on the drive, nobody may reuse the extent
 		s.retire(e)
 	}
 	s.mu.Unlock()
@@ -310,19 +316,42 @@ func (s *Store) Drop(id uint64) error {
 		return nil
 	}
 	defer s.unpin(e)
+	o.e, o.lone = e, true
+	if alone {
+		err = s.wipe(o)
+	} else {
+		err = s.record(o, e.drive, max(e.Version, e.past))
+	}
+	if err != nil {
+		s.mu.Lock()
+		s.haunt(id, max(e.Version, e.past))
+		s.mu.Unlock()
+		return fmt.Errorf("nvmepage: drop %d: %w", id, err)
+	}
+	return nil
+}
+
+// wipe clears the page of the operation's entry.
+func (s *Store) wipe(o *operation) error {
 	page, err := s.pages.take(context.Background())
 	if err != nil {
 		return err
 	}
 	clear(page)
-	o.e, o.lone = e, true
 	r := o.request(page, nil, 0, true)
 	r.page = page
 	o.start(r, true)
-	if err := o.wait(); err != nil {
-		return fmt.Errorf("nvmepage: drop %d: %w", id, err)
+	return o.wait()
+}
+
+// haunt notes that a version that is not in force may stand on a drive. The caller
+// holds mu.
+func (s *Store) haunt(id, version uint64) {
+	if e := s.index[id]; e != nil {
+		e.past = max(e.past, version)
+		return
 	}
-	return nil
+	s.ghosts[id] = max(s.ghosts[id], version)
 }
 
 // Sync makes everything confirmed so far durable against a loss of power.
@@ -337,6 +366,7 @@ func (s *Store) Sync() error {
 		if err := d.file.Sync(); err != nil {
 			errs = append(errs, fmt.Errorf("nvmepage: sync %s: %w", d.name, err))
 		}
+		errs = append(errs, d.drops.sync())
 	}
 	return errors.Join(errs...)
 }
@@ -372,7 +402,7 @@ func (s *Store) end(leave func(*folder) error) error {
 	s.engine.close()
 	var errs []error
 	for _, d := range s.drives {
-		errs = append(errs, d.file.Close(), leave(d.folder))
+		errs = append(errs, d.file.Close(), d.drops.close(), leave(d.folder))
 	}
 	return errors.Join(errs...)
 }
@@ -387,6 +417,7 @@ func (s *Store) shut() error {
 		if d.file != nil {
 			errs = append(errs, d.file.Close())
 		}
+		errs = append(errs, d.drops.close())
 		errs = append(errs, d.folder.undo())
 	}
 	return errors.Join(errs...)

@@ -327,12 +327,17 @@ func (s *Store) commit(e *entry, err error) {
 	switch {
 	case err != nil:
 		s.stats.Failed++
+		s.haunt(e.ID, e.Version) // all of it may be on the drive nevertheless
 		s.retire(e)
 	case old != nil && old.Version > e.Version:
+		s.haunt(e.ID, e.Version)
 		s.retire(e)
 	default:
+		e.past = s.ghosts[e.ID]
+		delete(s.ghosts, e.ID)
 		s.index[e.ID] = e
 		if old != nil {
+			e.past = max(old.past, old.Version)
 			s.retire(old)
 		}
 	}

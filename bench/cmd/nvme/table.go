@@ -25,6 +25,7 @@ const bar = 0.8
 // each engine and way.
 func measure(o *options, them *fio, size int64, depth int) (rows []*row, err error) {
 	span, n := o.span<<20, o.move<<20
+	n = max(n, 4*int64(depth)*size) // or filling and draining the queue is all that is measured
 	var stores []*ours
 	defer func() {
 		for _, s := range stores {
