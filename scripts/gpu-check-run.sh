@@ -70,7 +70,7 @@ row "date" "$today"
 row "machine" "$(uname -sm 2>/dev/null || echo "$HOSTTYPE")"
 limited 10 ./trainer-olmo doctor >"$logs/doctor.log" 2>/dev/null || true
 while IFS= read -r line; do
-	[[ $line =~ (CUDA|cuda:|cuBLAS|cuSOLVER) && $line != *"looked for"* ]] && say "${line#ok }"
+	[[ $line =~ (CUDA|cuda:|cuBLAS|cuSOLVER) && $line != *"looked for"* ]] && line=${line#ok} && say "${line#"${line%%[! ]*}"}"
 done <"$logs/doctor.log"
 # The tests of the sources themselves need the sources.
 check "streams, memory, kernels, libraries" 40 ./streams.test -test.v -test.short -test.skip Imports
