@@ -64,6 +64,15 @@ func (s *Shard[T]) Sections(ctx context.Context, own []param.Section, byName boo
 	return &Sections{c: s.c, own: own, all: merge(all, s.c.Rank())}, nil
 }
 
+// Renew takes own, the sections of this rank's optimizer as they lie now, in place of
+// those that it was made of: an adoption exchanges buffers.
+func (s *Sections) Renew(own []param.Section) {
+	if len(own) != len(s.own) {
+		panic("parallel: an optimizer has got other sections")
+	}
+	s.own = own
+}
+
 // order is the place of each parameter in the method's order.
 func (s *Shard[T]) order(byName bool) map[string]int {
 	names := make([]string, len(s.params))

@@ -228,7 +228,7 @@ func (r *run[T]) recordBlocks() {
 	m.int(mAge, t.AgeMax)
 	m.int(mRefreshed, t.Refreshes)
 	m.int(mRefFailed, t.Failed)
-	if r.adoptions != nil {
+	if r.cfg.Runtime.Mode == "asteria" {
 		m.int(mInFlight, t.InFlight)
 		m.int(mBacklog, int64(t.Backlog))
 		m.int(mLateMax, t.AdoptedAfter)

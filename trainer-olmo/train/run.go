@@ -214,7 +214,7 @@ func (r *run[T]) build() error {
 	if s.opt, err = newOptimizer(c, s.sharding.mine(s.params), r.eng, r.prepare, r.log); err != nil {
 		return err
 	}
-	if err := s.sharding.describe(c, s.opt.Sections()); err != nil {
+	if err := s.sharding.describe(c, s.opt); err != nil {
 		return err
 	}
 	if s.skip, err = newSkipRule(c); err != nil {

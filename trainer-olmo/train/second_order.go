@@ -55,8 +55,12 @@ type shadowed interface {
 // pendingPrefix begins the names of the sections of refreshes in flight.
 const pendingPrefix = "pending/"
 
-// pending lists the state of refreshes in flight, in place.
+// pending lists the state of refreshes in flight, in place; with parallel.shard that
+// of all ranks, on rank 0 while a checkpoint is made or read.
 func (r *run[T]) pending() []param.Section {
+	if s := r.stepper.sharding; s != nil {
+		return s.parts[1].whole
+	}
 	if o, ok := r.stepper.opt.(shadowed); ok {
 		return o.PendingSections()
 	}
@@ -95,7 +99,7 @@ func (r *run[T]) restoreRuntime(c *checkpoint.Checkpoint) error {
 			r.log.Warn("train: the counters of the checkpoint were not read", "err", err)
 		}
 	}
-	if !ok {
+	if !ok || r.stepper.sharding != nil { // whose parts are not where they belong yet
 		return nil
 	}
 	return o.Restored()

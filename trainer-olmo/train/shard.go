@@ -22,8 +22,14 @@ import (
 type sharding[T gemm.Float] struct {
 	comm  *hiersync.Comm
 	shard *parallel.Shard[T]
+	parts [2]shardPart // the optimizer's state; refreshes in flight
+}
+
+// shardPart is a part of the state of all ranks together.
+type shardPart struct {
 	state *parallel.Sections
-	whole []param.Section // on rank 0 between gather and release
+	list  func() []param.Section // of this rank
+	whole []param.Section        // on rank 0 between gather and release
 }
 
 // newSharding cuts the parameters; nil unless the configuration asks for it and
@@ -33,8 +39,10 @@ func newSharding[T gemm.Float](c *config.Config, comm *hiersync.Comm, params []p
 		return nil, nil
 	}
 	switch {
-	case c.Optimizer.SecondOrder() && c.Runtime.Mode == "asteria":
-		return nil, fmt.Errorf("train: parallel.shard with runtime.mode asteria: %w: use native", errors.ErrUnsupported)
+	case c.Optimizer.SecondOrder() && c.Runtime.Mode == "asteria" && c.Runtime.Adopt == "ready":
+		return nil, fmt.Errorf("train: parallel.shard with runtime.adopt ready: %w: owners adopt on their own, and no log of all of them is kept; use scheduled", errors.ErrUnsupported)
+	case c.Runtime.Replay != "":
+		return nil, fmt.Errorf("train: parallel.shard with runtime.replay: %w: no log of all owners is kept", errors.ErrUnsupported)
 	case c.Optimizer.Stagger:
 		return nil, fmt.Errorf("train: parallel.shard with optimizer.stagger: %w: phases depend on all blocks", errors.ErrUnsupported)
 	}
@@ -85,11 +93,22 @@ func (s *sharding[T]) mine(all []param.Param[T]) []param.Param[T] {
 }
 
 // describe finds out what the optimizers of all ranks hold together.
-func (s *sharding[T]) describe(c *config.Config, own []param.Section) (err error) {
-	if s != nil {
-		s.state, err = s.shard.Sections(context.Background(), own, c.Optimizer.SecondOrder())
+func (s *sharding[T]) describe(c *config.Config, opt param.Optimizer) (err error) {
+	if s == nil {
+		return nil
 	}
-	return err
+	s.parts[0].list = opt.Sections
+	s.parts[1].list = func() []param.Section { return nil }
+	if o, ok := opt.(shadowed); ok {
+		s.parts[1].list = o.PendingSections
+	}
+	for i := range s.parts {
+		p := &s.parts[i]
+		if p.state, err = s.shard.Sections(context.Background(), p.list(), c.Optimizer.SecondOrder()); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // exchange follows an update: when it succeeded on all ranks, every rank gets the
@@ -113,10 +132,17 @@ func (s *sharding[T]) exchange(err error) error {
 
 // gather makes the whole state on rank 0, for a checkpoint. All ranks call it.
 func (s *sharding[T]) gather() (err error) {
-	if s != nil {
-		s.whole, err = s.state.Gather(context.Background())
+	if s == nil {
+		return nil
 	}
-	return err
+	for i := range s.parts {
+		p := &s.parts[i]
+		p.state.Renew(p.list())
+		if p.whole, err = p.state.Gather(context.Background()); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // scatter gives every rank its part of the whole state of rank 0.
@@ -125,12 +151,20 @@ func (s *sharding[T]) scatter() error {
 		return nil
 	}
 	defer s.release()
-	return s.state.Scatter(context.Background(), s.whole)
+	for i := range s.parts {
+		p := &s.parts[i]
+		// Not renewed: nothing has moved since gather, and to list refreshes in flight
+		// again would forget what was read of them.
+		if err := p.state.Scatter(context.Background(), p.whole); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // release drops the whole state.
 func (s *sharding[T]) release() {
 	if s != nil {
-		s.whole = nil
+		s.parts[0].whole, s.parts[1].whole = nil, nil
 	}
 }

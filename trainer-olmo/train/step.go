@@ -219,7 +219,7 @@ func (s *stepper[T]) nonFiniteError(st *stepStats) error {
 func (s *stepper[T]) sections() []param.Section {
 	own := []param.Section(nil)
 	if s.sharding != nil {
-		own = append(own, s.sharding.whole...) // of all ranks, on rank 0 while a checkpoint is made or read
+		own = append(own, s.sharding.parts[0].whole...) // of all ranks, on rank 0 while a checkpoint is made or read
 	} else {
 		own = s.opt.Sections()
 	}
