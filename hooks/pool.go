@@ -185,6 +185,20 @@ func (p *Pool[W]) Abandon() int {
 	return n
 }
 
+// AbandonAfter gives up every job that has run for d or longer, and returns how
+// many: what looks hung, where what is only busy is to go on.
+func (p *Pool[W]) AbandonAfter(d time.Duration) (n int) {
+	for x, job := range p.running() {
+		p.mu.Lock()
+		young := x.job != job || p.elapsed(x) < d
+		p.mu.Unlock()
+		if !young && p.abandon(x, job, fmt.Errorf("%w after %v", ErrAbandoned, d)) {
+			n++
+		}
+	}
+	return n
+}
+
 func (p *Pool[W]) running() map[*poolWorker[W]]Job[W] {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -187,6 +187,36 @@ func TestA06_HangingJobIsAbandoned(t *testing.T) {
 	})
 }
 
+// AbandonAfter gives up what has run for long, and nothing else: neither a younger
+// job nor those that wait.
+func TestAbandonAfterSparesTheYoung(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPool(t, numbered(PoolOptions[int]{Workers: 2}))
+		release := make(chan struct{})
+		wait := func(context.Context, int) error { <-release; return nil }
+		var causes [3]error
+		for i := range causes {
+			p.Submit(&task{run: wait, done: func(err error) { causes[i] = err }})
+			time.Sleep(time.Second)
+		}
+		if n := p.AbandonAfter(10 * time.Second); n != 0 {
+			t.Errorf("%d given up before their time", n)
+		}
+		if n := p.AbandonAfter(2500 * time.Millisecond); n != 1 {
+			t.Errorf("%d given up, want the first", n)
+		}
+		synctest.Wait()
+		close(release)
+		if err := p.Drain(background); err != nil {
+			t.Error(err)
+		}
+		if !errors.Is(causes[0], ErrAbandoned) || !strings.Contains(causes[0].Error(), "after 2.5s") || causes[1] != nil || causes[2] != nil {
+			t.Errorf("%v", causes)
+		}
+		mustClose(t, p)
+	})
+}
+
 // A job that ends just in time is not abandoned, and the next one has the whole
 // timeout.
 func TestWatchdogStartsAnewForEachJob(t *testing.T) {

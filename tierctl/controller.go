@@ -285,6 +285,12 @@ func (c *Controller) Abandon(id uint64) error {
 	if !ok {
 		return fmt.Errorf("%w: %d", ErrUnknown, id)
 	}
+	c.abandon(o)
+	return nil
+}
+
+// abandon gives up an object that is listed.
+func (c *Controller) abandon(o *object) {
 	c.delist(o)
 	o.lost = true
 	c.stats.Lost += o.size
@@ -293,7 +299,6 @@ func (c *Controller) Abandon(id uint64) error {
 	}
 	c.settle(o)
 	c.changed.Broadcast()
-	return nil
 }
 
 // settle does what had to wait until o was in nobody's hands.

@@ -503,6 +503,30 @@ func TestAbandonedMemoryDoesNotStopTheOthers(t *testing.T) {
 	}
 }
 
+// One object of a lease may be given up within it: the others come back with the
+// release, that one never does.
+func TestALeaseGivesUpOneOfItsObjects(t *testing.T) {
+	c := newTest(t, 100, &tierctltest.Memory{}, nil)
+	must(t, c.Add(1, 30, 0), c.Add(2, 30, 0), c.Add(3, 70, 0))
+	l := new(Lease)
+	must(t, c.Acquire(t.Context(), l, 1, 1, 2))
+	lost := l.Bytes(1)
+	l.Abandon(1)
+	lost[0] = 7 // still ours
+	l.Release(true)
+	if s := c.Stats(); s.Lost != 30 || s.Tiers[0].Used != 60 {
+		t.Errorf("stats %+v, want 30 bytes lost", s)
+	}
+	if err := c.Acquire(t.Context(), l, 2, 2); !errors.Is(err, ErrUnknown) {
+		t.Errorf("an abandoned object was leased: %v", err)
+	}
+	must(t, c.Acquire(t.Context(), l, 3, 3)) // evicts object 1, not what is lost
+	if got := l.Bytes(0); &got[0] == &lost[0] || lost[0] != 7 {
+		t.Error("lost memory was given to another object")
+	}
+	l.Release(false)
+}
+
 func TestReadingStatsAllocatesNothing(t *testing.T) {
 	c := newTest(t, 100, &tierctltest.Memory{}, nil)
 	var s Stats

@@ -46,6 +46,17 @@ func (l *Lease) Discard(i int) {
 	l.objects[i].doomed = true
 }
 
+// Abandon gives up the group's i-th object as [Controller.Abandon] does, and keeps
+// its memory in use for ever, beyond Release: for a computation within the lease
+// that may never return. The places of the others in the group do not change.
+func (l *Lease) Abandon(i int) {
+	c, o := l.c, l.objects[i]
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	o.leases++ // the lease that never ends
+	c.abandon(o)
+}
+
 // Release ends the lease. dirty says that bytes of the group were written, so that
 // copies in the backing are out of date. A second Release panics.
 func (l *Lease) Release(dirty bool) {

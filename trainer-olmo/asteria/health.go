@@ -78,12 +78,13 @@ type Totals struct {
 	Retries   int64 // attempts that failed inside solvers, since the start
 	Discarded int64 // results refused because their base had been replaced, over the run
 
+	Abandoned int64 // refreshes given up while they ran, since the start
+
 	// In the mode Asteria, since the start:
 	InFlight     int64         // refreshes due and not adopted
 	Backlog      int           // of these, not begun
 	Adopted      int64         // refreshes adopted late
 	Coalesced    int64         // refreshes not begun because the block's last one was in flight
-	Abandoned    int64         // refreshes given up while they ran
 	Spared       int64         // refreshes that Async.Selective left out
 	Waits        int64         // adoption points that had to wait
 	Waited       time.Duration // by them; several may wait at once
@@ -106,6 +107,7 @@ func (r *Runtime[T]) Totals() Totals {
 	if s := r.shadow; s != nil {
 		s.totals(&t)
 	}
+	t.Abandoned += r.calls.Stats().Abandoned
 	return t
 }
 

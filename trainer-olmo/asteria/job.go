@@ -162,13 +162,18 @@ func (r *Runtime[T]) leavePoint(w *worker[T], u *unit[T], p *point) {
 	t, h := u.task.tiers, &w.holder
 	at := h.n - 1
 	if p.due && !p.flying {
-		if !p.launch {
+		switch {
+		case p.lost:
+			h.lease.Abandon(at)
+		case !p.launch:
 			h.lease.Discard(at)
 		}
 		at--
 	}
 	keep := false
-	if p.installs() || p.inside {
+	if p.lost {
+		h.lease.Abandon(at)
+	} else if p.installs() || p.inside {
 		if keep = p.installs() && r.store.freezer.keepResult(u.parcel, t.result); !keep {
 			h.lease.Discard(at)
 		}

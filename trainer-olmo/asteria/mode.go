@@ -50,7 +50,7 @@ func (a Adopt) String() string {
 	return fmt.Sprintf("adopt(%d)", uint8(a))
 }
 
-// Async configures the mode [Asteria]; the mode [Native] ignores it. Steps are
+// Async configures the mode [Asteria]; the mode [Native] takes JobTimeout alone. Steps are
 // counted as the blocks count gradients, from 1.
 type Async struct {
 	// Staleness is the budget in steps: no step runs with a refresh that has been
@@ -88,9 +88,11 @@ type Async struct {
 	// needed, with scheduled adoption, so that every step is slowed alike; see
 	// Note: pacing.
 	Paced bool
-	// JobTimeout counts a refresh that takes longer as failed, and gives up its
-	// worker and its memory; 0 means never. A run in which that happens repeats
-	// only by Replay.
+	// JobTimeout counts a refresh beside training that takes longer as failed, and
+	// gives up its worker and its memory; 0 means never. Inside the step, in the mode
+	// Native too, it bounds each call of a solver, of which a refresh makes one for
+	// each side. A run in which that happens repeats only by Replay, and not at all
+	// if it happens inside a step.
 	JobTimeout time.Duration
 	// Observer is told what happens beside the step.
 	Observer Observer

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/asteria-runtime/asteria/gemm"
 	"github.com/asteria-runtime/asteria/invroot"
 	"github.com/asteria-runtime/asteria/kron"
 	"github.com/asteria-runtime/asteria/trainer-olmo/optim"
@@ -62,11 +63,46 @@ type Options struct {
 	Tiers *Tiers
 	// Backend is an accelerator for the dense work; nil computes on the host.
 	Backend Backend
+	// Solvers chooses what computes each block's refreshes; nil leaves it to the
+	// runtime.
+	Solvers Solvers
 	// MemoryLimit refuses, before anything is allocated, a plan that needs more
 	// bytes; 0 means none.
 	MemoryLimit int64
 
 	test testHooks
+}
+
+// Solvers stands between the refreshes and the solver that computes them: to
+// measure it, to replace it, or to break it, as tests of faults do. It is asked once
+// for every refresh which solver shall compute it; next is the runtime's own, and
+// nil means that one. It is asked on several goroutines, and so are its answers,
+// each by one at a time. Its answers must be as good as next's: what they return
+// is checked for being finite, and for nothing else.
+//
+// The contexts of the calls end when nobody waits for them any more. A call that
+// does not return then is left behind: see Async.JobTimeout and [Runtime.Hurry].
+type Solvers interface {
+	Solver32(block string, next kron.Refresher[float32]) kron.Refresher[float32]
+	Solver64(block string, next kron.Refresher[float64]) kron.Refresher[float64]
+}
+
+// solverFor asks s for the solver of a block's refresh.
+func solverFor[T gemm.Float](s Solvers, block string, next kron.Refresher[T]) kron.Refresher[T] {
+	if s == nil {
+		return next
+	}
+	var chosen any
+	switch n := any(next).(type) {
+	case kron.Refresher[float32]:
+		chosen = s.Solver32(block, n)
+	case kron.Refresher[float64]:
+		chosen = s.Solver64(block, n)
+	}
+	if c, ok := chosen.(kron.Refresher[T]); ok {
+		return c
+	}
+	return next
 }
 
 // testHooks let tests stand between a refresh and its solver.

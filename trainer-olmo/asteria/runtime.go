@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sort"
+	"sync/atomic"
 	"time"
 
 	"github.com/asteria-runtime/asteria/gemm"
@@ -44,6 +45,10 @@ type Runtime[T gemm.Float] struct {
 	lent    []*uvm.Buffer // the backend's memory under the state
 	store   *store[T]     // nil where all state stays in host memory
 
+	calls   *hooks.Pool[struct{}] // makes the solver calls of steps
+	gaveUp  atomic.Bool           // Hurry left a call of this step behind
+	hurried atomic.Bool           // Hurry was called in this step
+
 	moments []*parcel[T] // of the parameters of AdamW, where there is a store
 }
 
@@ -78,6 +83,7 @@ type worker[T gemm.Float] struct {
 	ops     kron.Ops[T]
 	scratch *kron.Scratch[T]  // nil for a worker beside training
 	solve   kron.Refresher[T] // record, or what a test puts before it
+	inside  *insider[T]       // makes its calls of it; nil for a worker beside training
 	solver  *invroot.Solver[T]
 	record  *recorder[T]
 	own     *gemm.Engine // nil when it computes on the runtime's
@@ -230,6 +236,9 @@ func (r *Runtime[T]) newAux(live []param.Param[T], rest []int) error {
 
 // newWorkers makes the workers and divides the blocks among them.
 func (r *Runtime[T]) newWorkers(sites []site[T]) error {
+	if err := r.newInside(); err != nil {
+		return err
+	}
 	alone, queue := divide(sites, r.eng.Threads())
 	byBlock := make(map[*kron.Block[T]]*unit[T], len(r.units))
 	for _, u := range r.units {
@@ -242,7 +251,7 @@ func (r *Runtime[T]) newWorkers(sites []site[T]) error {
 		r.queue = append(r.queue, byBlock[b])
 	}
 	if len(alone) > 0 {
-		w, err := newWorker(r.eng, r.opts, alone)
+		w, err := r.newWorker(r.eng, r.alone)
 		if err != nil {
 			return err
 		}
@@ -251,7 +260,7 @@ func (r *Runtime[T]) newWorkers(sites []site[T]) error {
 	}
 	for range min(r.eng.Threads(), r.eng.Threads()*len(queue)) {
 		own := gemm.New(1)
-		w, err := newWorker(own, r.opts, queue)
+		w, err := r.newWorker(own, r.queue)
 		if err != nil {
 			own.Close()
 			return err
@@ -325,17 +334,25 @@ func makespan(costs []float64, threads int) float64 {
 	return longest
 }
 
-// newWorker makes a worker that steps any of the blocks on eng.
-func newWorker[T gemm.Float](eng *gemm.Engine, o Options, blocks []*kron.Block[T]) (*worker[T], error) {
-	w, err := newSolving[T](eng, o, largestFactor(blocks))
+// newWorker makes a worker that steps any of the units on eng.
+func (r *Runtime[T]) newWorker(eng *gemm.Engine, units []*unit[T]) (*worker[T], error) {
+	blocks := make([]*kron.Block[T], len(units))
+	for i, u := range units {
+		blocks[i] = u.block
+	}
+	w, err := newSolving[T](eng, r.opts, largestFactor(blocks))
 	if err != nil {
 		return nil, err
 	}
-	if o.perBlock() {
+	w.inside = &insider[T]{
+		pool: r.calls, stop: &r.gaveUp, solvers: r.opts.Solvers, next: w.solve,
+		call: solverCall[T]{over: make(chan error, 1)},
+	}
+	if r.opts.perBlock() { // there every block has the memory of its own refresh
 		w.scratch = kron.NewScratch(blocks...)
 		return w, nil
 	}
-	w.kron = kron.NewWorker(w.ops, w.solve, blocks...)
+	w.kron = kron.NewWorker(w.ops, w.inside, blocks...)
 	return w, nil
 }
 
@@ -406,6 +423,9 @@ func (r *Runtime[T]) Close() {
 	if r.shadow != nil {
 		r.shadow.close()
 	}
+	if r.calls != nil {
+		closePool(r.calls)
+	}
 	for _, w := range append(r.workers, r.wide) {
 		if w != nil {
 			w.close()
@@ -426,6 +446,8 @@ func (r *Runtime[T]) Close() {
 // parameters have taken the step, with the roots or bases that were in use.
 func (r *Runtime[T]) Step(step int64, lr float64) error {
 	r.lr = lr
+	r.gaveUp.Store(false)
+	r.hurried.Store(false)
 	if err := r.bringAhead(); err != nil { // what no hook around the layers did
 		return fmt.Errorf("asteria: step %d: %w", step, err)
 	}
@@ -445,7 +467,7 @@ func (r *Runtime[T]) Step(step int64, lr float64) error {
 		r.store.stepEnds()
 	}
 	for _, u := range r.units {
-		if u.err != nil {
+		if u.err != nil && !r.forgives(u.err) {
 			return fmt.Errorf("asteria: step %d: %w", step, u.err)
 		}
 	}
@@ -462,6 +484,12 @@ func (r *Runtime[T]) stepBlocks() error {
 	}
 	r.eng.Run(len(r.queue), (*queued[T])(r))
 	return nil
+}
+
+// forgives reports whether err says no more than that refreshes failed too often
+// of which Hurry gave up the last one: that shall let a run go on to save.
+func (r *Runtime[T]) forgives(err error) bool {
+	return r.hurried.Load() && errors.Is(err, hooks.ErrAbandoned)
 }
 
 // auxStep updates the parameters of AdamW.
@@ -495,6 +523,14 @@ func (q *queued[T]) Do(chunk, worker int) {
 }
 
 func (r *Runtime[T]) stepUnit(w *worker[T], u *unit[T]) {
+	w.inside.begin(u.block.Name())
+	r.stepOn(w, u)
+	if w.inside.lost {
+		u.err = errors.Join(u.err, r.mend(w))
+	}
+}
+
+func (r *Runtime[T]) stepOn(w *worker[T], u *unit[T]) {
 	if r.shadow != nil {
 		u.err = r.shadowStep(w, u, r.lr)
 		return
@@ -528,7 +564,7 @@ func (w *worker[T]) step(u *unit[T], lr float64) {
 	w.record.begin()
 	refreshed, err := w.kron.Step(context.Background(), u.block, u.state, u.param, u.grad, lr)
 	u.err = err
-	if refreshed {
+	if refreshed && !w.inside.lost {
 		w.record.end(&u.health)
 	}
 }

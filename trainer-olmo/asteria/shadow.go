@@ -41,6 +41,7 @@ const closeGrace = time.Second
 // shadow is what a runtime in the mode [Asteria] has beside the native one.
 type shadow[T gemm.Float] struct {
 	opts     Async
+	solvers  Solvers
 	every    int64
 	lag      int64
 	lagStart int64
@@ -128,7 +129,8 @@ func (t *task[T]) Run(ctx context.Context, w *worker[T]) error {
 	start, paused := time.Now(), w.turn.Paused()
 	t.shadow.pace.begin(t, w.turn)
 	w.record.begin()
-	_ = t.block.Refresh(ctx, w.solve, w.ops, &t.job.Snapshot, &t.job.Result)
+	solver := solverFor(t.shadow.solvers, t.block.Name(), w.solve)
+	_ = t.block.Refresh(ctx, solver, w.ops, &t.job.Snapshot, &t.job.Result)
 	span := time.Since(start)
 	t.record, t.took, t.used = *w.record, span-(w.turn.Paused()-paused), w.turn.End()
 	if f := t.shadow.opts.Observer.Refreshed; f != nil {
@@ -167,7 +169,7 @@ func (r *Runtime[T]) newShadow() error {
 	}
 	every := r.opts.block(0).Every
 	s := &shadow[T]{
-		opts: a, every: every, lag: a.lag(every), lagStart: a.lagStart(every), group: a.group(every),
+		opts: a, solvers: r.opts.Solvers, every: every, lag: a.lag(every), lagStart: a.lagStart(every), group: a.group(every),
 		waiting: make([]time.Time, len(r.units)), together: r.peers != nil,
 	}
 	for _, u := range r.units {
@@ -267,6 +269,7 @@ type point struct {
 	inside bool  // it may have to run within the step
 	launch bool  // it is to be handed to the workers, once the step is over
 	lands  bool  // with peers: the refresh in flight may be adopted
+	lost   bool  // a refresh inside the step was left behind, with the task's memory
 }
 
 // installs reports whether the point takes a result into use.
@@ -292,6 +295,9 @@ func (r *Runtime[T]) shadowStep(w *worker[T], u *unit[T], lr float64) error {
 	}
 	if r.store != nil {
 		r.leavePoint(w, u, &p)
+	}
+	if p.lost {
+		err = errors.Join(err, r.renewTask(u))
 	}
 	if p.launch {
 		err = errors.Join(err, r.launch(u, p.now))
@@ -327,12 +333,9 @@ func (r *Runtime[T]) await(u *unit[T]) point {
 		p.cause = ErrReplayed
 	}
 	if errors.Is(err, hooks.ErrAbandoned) {
-		t, terr := r.newTask(s, u)
-		if terr != nil {
-			p.cause = &StateError{Block: name, Err: terr}
-			return p
+		if terr := r.renewTask(u); terr != nil {
+			p.cause = terr
 		}
-		t.asOf, u.task = u.task.asOf, t
 		return p
 	}
 	u.task.record.end(&u.health)
@@ -366,6 +369,16 @@ func (s *shadow[T]) leavesOut(u *unit[T], now int64) bool {
 	o := u.block.Options()
 	place := (u.state.Meta.Step() + 1 - o.Phase) / o.Every // of the refresh, since the start
 	return place%s.group != s.group-1
+}
+
+// renewTask gives u another task in place of one that was left behind.
+func (r *Runtime[T]) renewTask(u *unit[T]) error {
+	t, err := r.newTask(r.shadow, u)
+	if err != nil {
+		return &StateError{Block: u.block.Name(), Err: err}
+	}
+	t.asOf, u.task = u.task.asOf, t
+	return nil
 }
 
 // adoptionPoint is the block's one adoption point of this step: see Note: the
@@ -407,7 +420,9 @@ func (r *Runtime[T]) refresh(w *worker[T], u *unit[T], p *point) error {
 	}
 	t.asOf = p.now
 	if p.inside && r.inside(u, p.now) {
-		return r.refreshInside(w, u)
+		err := r.refreshInside(w, u)
+		p.lost = w.inside.lost
+		return err
 	}
 	p.launch = true
 	return nil
@@ -447,8 +462,11 @@ func (r *Runtime[T]) inside(u *unit[T], now int64) bool {
 func (r *Runtime[T]) refreshInside(w *worker[T], u *unit[T]) error {
 	t, start := u.task, time.Now()
 	w.record.begin()
-	_ = u.block.Refresh(context.Background(), w.solve, w.ops, &t.job.Snapshot, &t.job.Result)
+	_ = u.block.Refresh(context.Background(), w.inside, w.ops, &t.job.Snapshot, &t.job.Result)
 	err := u.block.Install(u.state, &t.job.Result, w.ops, w.scratch)
+	if w.inside.lost {
+		return err
+	}
 	w.record.end(&u.health)
 	d := time.Since(start)
 	u.cost.note(d, d*time.Duration(r.threadsOf(w)))
@@ -513,24 +531,39 @@ func (r *Runtime[T]) Settle(ctx context.Context) error {
 	return errors.Join(fmt.Errorf("asteria: refreshes were given up: %w", err), r.shadow.reg.Drain(context.Background()))
 }
 
-// Hurry gives up every refresh that waits or runs: each counts as failed, and
-// what waits for one goes on. It may be called from any goroutine, as when the
-// process is told to end while a step waits for a refresh that never returns.
-// It returns how many it gave up.
-func (r *Runtime[T]) Hurry() int {
-	if r.shadow == nil || r.shadow.pool == nil {
-		return 0
+// Hurry gives up every refresh beside training that waits or runs, and a solver's
+// call inside the step, in whichever mode, that has run for some seconds: each
+// counts as failed, and what waits for one goes on. It may be called from any
+// goroutine, as when the process is told to end while a step waits for a refresh
+// that never returns; call it again while the step does not end. It returns how
+// many it gave up. The step that runs then returns no error for refreshes that
+// failed too often.
+func (r *Runtime[T]) Hurry() (n int) {
+	r.hurried.Store(true)
+	if r.shadow != nil && r.shadow.pool != nil {
+		n = r.shadow.pool.Abandon()
 	}
-	return r.shadow.pool.Abandon()
+	if r.calls == nil {
+		return n
+	}
+	inside := r.calls.AbandonAfter(hungAfter)
+	if inside > 0 {
+		r.gaveUp.Store(true)
+	}
+	return n + inside
 }
 
-// close ends the workers; what runs is told to end, and left behind if it does
-// not listen.
+// close ends the workers.
 func (s *shadow[T]) close() {
-	if s.pool == nil {
-		return
+	if s.pool != nil {
+		closePool(s.pool)
 	}
+}
+
+// closePool ends a pool; what runs is told to end, and left behind if it does not
+// listen.
+func closePool[W any](p *hooks.Pool[W]) {
 	ctx, cancel := context.WithTimeout(context.Background(), closeGrace)
 	defer cancel()
-	_ = s.pool.Close(ctx) // its only error is that refreshes were left behind
+	_ = p.Close(ctx) // its only error is that refreshes were left behind
 }

@@ -139,13 +139,27 @@ func (r *Runtime[T]) snapshotShared(w *worker[T], u *unit[T], p *point) error {
 	}
 	start := time.Now()
 	w.record.begin()
-	_ = u.block.Refresh(context.Background(), w.solve, w.ops, &t.job.Snapshot, &t.job.Result)
+	w.inside.begin(u.block.Name())
+	_ = u.block.Refresh(context.Background(), w.inside, w.ops, &t.job.Snapshot, &t.job.Result)
+	if w.inside.lost {
+		return r.leaveBehind(w, u)
+	}
 	t.record, t.took, t.over = *w.record, time.Since(start), true
 	u.cost.note(t.took, t.took*time.Duration(r.threadsOf(w)))
 	if f := r.shadow.opts.Observer.Refreshed; f != nil {
 		f(u.block.Name(), 0, start, t.took)
 	}
 	return nil
+}
+
+// leaveBehind makes a failure on all ranks of a refresh inside the step that was
+// left behind: neither its memory nor its solver is used again.
+func (r *Runtime[T]) leaveBehind(w *worker[T], u *unit[T]) error {
+	if err := r.renewTask(u); err != nil {
+		return err
+	}
+	u.task.outcome, u.task.over = hooks.ErrAbandoned, true
+	return r.mend(w)
 }
 
 // launchAll hands out the snapshots that the step took, and announces them on all

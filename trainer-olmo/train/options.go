@@ -7,6 +7,7 @@ import (
 
 	"github.com/asteria-runtime/asteria/hiersync"
 	"github.com/asteria-runtime/asteria/hooks"
+	"github.com/asteria-runtime/asteria/trainer-olmo/asteria"
 	"github.com/asteria-runtime/asteria/trainer-olmo/checkpoint"
 	"github.com/asteria-runtime/asteria/trainer-olmo/energy"
 )
@@ -31,6 +32,9 @@ type Options struct {
 	// Comm joins this run to the ranks of a data-parallel one; the caller closes it.
 	// Default nil: parallel.ranks of the configuration decides.
 	Comm *hiersync.Comm
+	// Solvers stands between the second-order optimizer's refreshes and its solvers;
+	// see [asteria.Solvers]. Default nil: nothing does.
+	Solvers asteria.Solvers
 	// Energy says where energy counters are looked for. The zero value is this machine.
 	Energy energy.Options
 }

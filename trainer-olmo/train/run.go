@@ -290,9 +290,10 @@ func (r *run[T]) counters() []param.Section {
 	return []param.Section{{Name: "saves_failed", I64: r.failedSaves}}
 }
 
-// prepare gives the second-order runtime its observer and its NVMe tier.
+// prepare gives the second-order runtime its observer, its NVMe tier, and the
+// solvers of the options.
 func (r *run[T]) prepare(o *asteria.Options) error {
-	o.Async.Observer = r.observer()
+	o.Async.Observer, o.Solvers = r.observer(), r.opts.Solvers
 	if c := r.opts.Comm; c != nil {
 		r.cfg.Parallel.Share(o, c.Size())
 		if o.Peers != nil {
