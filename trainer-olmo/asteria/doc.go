@@ -86,6 +86,8 @@
 // [Runtime.Health] tells, per block, its age, the solver's evidence and the
 // failures so far; more than Options.Kron.MaxFailures of them in a row make Step
 // return an error that names the block. A refresh that takes longer than
-// Async.JobTimeout is a failure too, and its worker is replaced. Gradients must be
+// Async.JobTimeout is a failure too, and its worker is replaced; see Note:
+// refreshes inside the step for those. [Options.Solvers] lets a test break any
+// block's solver. Gradients must be
 // finite: the trainer decides to skip a step before it calls Step.
 package asteria
