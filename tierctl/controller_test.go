@@ -599,10 +599,14 @@ func TestSystemPressureReadsStallsAndTheGroupsLimit(t *testing.T) {
 		files fstest.MapFS
 		want  float64
 	}{
-		"calm":          {fstest.MapFS{"proc/pressure/memory": file(strings.Replace(psi, "%s", "0.00", 1))}, 0},
-		"stalled":       {fstest.MapFS{"proc/pressure/memory": file(strings.Replace(psi, "%s", "50.00", 1))}, 0.5},
-		"group full":    {fstest.MapFS{"sys/fs/cgroup/memory.max": file("1000\n"), "sys/fs/cgroup/memory.current": file("1000\n")}, 0.5},
-		"group half":    {fstest.MapFS{"sys/fs/cgroup/memory.max": file("1000\n"), "sys/fs/cgroup/memory.current": file("500\n")}, 0},
+		"calm":       {fstest.MapFS{"proc/pressure/memory": file(strings.Replace(psi, "%s", "0.00", 1))}, 0},
+		"stalled":    {fstest.MapFS{"proc/pressure/memory": file(strings.Replace(psi, "%s", "50.00", 1))}, 0.5},
+		"group full": {fstest.MapFS{"sys/fs/cgroup/memory.max": file("1000\n"), "sys/fs/cgroup/memory.current": file("1000\n")}, 0.5},
+		"group half": {fstest.MapFS{"sys/fs/cgroup/memory.max": file("1000\n"), "sys/fs/cgroup/memory.current": file("500\n")}, 0},
+		"group of files": {fstest.MapFS{"sys/fs/cgroup/memory.max": file("1000\n"), "sys/fs/cgroup/memory.current": file("1000\n"),
+			"sys/fs/cgroup/memory.stat": file("anon 600\ninactive_file 400\nactive_file 0\n")}, 0},
+		"own group": {fstest.MapFS{"proc/self/cgroup": file("0::/a/b\n"), "sys/fs/cgroup/memory.max": file("max\n"),
+			"sys/fs/cgroup/a/b/memory.max": file("1000\n"), "sys/fs/cgroup/a/b/memory.current": file("1000\n")}, 0.5},
 		"group without": {fstest.MapFS{"sys/fs/cgroup/memory.max": file("max\n")}, 0},
 	}
 	for name, c := range cases {

@@ -6,16 +6,19 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"path"
 	"strconv"
 	"strings"
 )
 
 // SystemPressure reads how short of memory the system is, from Linux's pressure
-// stall information and the memory controller of the control group, below fsys
-// (os.DirFS("/") on a real system). It returns the part of the capacity to give
-// up, 0 to 1: 0 below a tenth of a percent of stalled time and above a tenth of
-// the group's limit free, growing to 1/2 from there. Where the system has neither
-// file the error matches errors.ErrUnsupported.
+// stall information and the memory controller of the control group (version 2) that
+// proc/self/cgroup names, below fsys (os.DirFS("/") on a real system). It returns the
+// part of the capacity to give up, 0 to 1: 0 below a tenth of a percent of stalled
+// time and above a tenth of the group's limit free, growing to 1/2 from there. Pages
+// of files that are not in use are no part of what the group uses: the system takes
+// them back first. Where the system has neither file the error matches
+// errors.ErrUnsupported.
 func SystemPressure(fsys fs.FS) (float64, error) {
 	stall, err1 := stalled(fsys)
 	group, err2 := groupFill(fsys)
@@ -52,14 +55,20 @@ func stalled(fsys fs.FS) (float64, error) {
 
 // groupFill returns used memory of the control group as part of its limit.
 func groupFill(fsys fs.FS) (float64, error) {
-	limit, err := fs.ReadFile(fsys, "sys/fs/cgroup/memory.max")
+	group := "sys/fs/cgroup"
+	limit, err := fs.ReadFile(fsys, path.Join(group, groupOf(fsys), "memory.max"))
+	if err == nil {
+		group = path.Join(group, groupOf(fsys))
+	} else { // in a container its group may be mounted as the root
+		limit, err = fs.ReadFile(fsys, path.Join(group, "memory.max"))
+	}
 	if err != nil {
 		return 0, err
 	}
 	if strings.TrimSpace(string(limit)) == "max" {
 		return 0, nil
 	}
-	used, err := fs.ReadFile(fsys, "sys/fs/cgroup/memory.current")
+	used, err := fs.ReadFile(fsys, path.Join(group, "memory.current"))
 	if err != nil {
 		return 0, err
 	}
@@ -68,5 +77,30 @@ func groupFill(fsys fs.FS) (float64, error) {
 	if err := errors.Join(err1, err2); err != nil || l <= 0 {
 		return 0, fmt.Errorf("memory.max %q, memory.current %q: want numbers of bytes", limit, used)
 	}
-	return u / l, nil
+	return max(0, u-idleFiles(fsys, group)) / l, nil
+}
+
+// groupOf is the path of the process's group below the root of the hierarchy of
+// version 2, "" where it is not known.
+func groupOf(fsys fs.FS) string {
+	data, _ := fs.ReadFile(fsys, "proc/self/cgroup")
+	for line := range strings.Lines(string(data)) {
+		if rest, ok := strings.CutPrefix(line, "0::"); ok {
+			return strings.TrimSpace(rest)
+		}
+	}
+	return ""
+}
+
+// idleFiles is how much of a group's memory are pages of files that are not in use,
+// 0 where the group does not tell.
+func idleFiles(fsys fs.FS, group string) float64 {
+	data, _ := fs.ReadFile(fsys, path.Join(group, "memory.stat"))
+	for line := range strings.Lines(string(data)) {
+		if rest, ok := strings.CutPrefix(line, "inactive_file "); ok {
+			n, _ := strconv.ParseFloat(strings.TrimSpace(rest), 64)
+			return n
+		}
+	}
+	return 0
 }

@@ -298,7 +298,7 @@ func (s *store[T]) announce(h *holder, from int, bytes int64) {
 // stepEnds counts a step, and has memory given up that the system is short of.
 func (s *store[T]) stepEnds() {
 	s.turn.Add(1)
-	if s.opts.Pressure != nil {
+	if s.opts.Pressure != nil && s.opts.Pressure() > 0 {
 		s.ctl.Relieve()
 	}
 }

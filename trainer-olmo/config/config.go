@@ -197,7 +197,7 @@ type Runtime struct {
 	LagStart   int           `yaml:"lag_start" range:"[-1,inf)" doc:"refreshes due before this step are adopted at once, -1 = 5 precondition_frequency (asteria)"`
 	Adopt      string        `yaml:"adopt" oneof:"scheduled ready" doc:"when a result is taken into use (asteria)"`
 	Workers    int           `yaml:"workers" range:"[0,4096]" doc:"refresh workers, 0 = chosen (asteria)"`
-	JobTimeout time.Duration `yaml:"job_timeout" range:"[0,inf)" doc:"time after which a refresh counts as failed, 0 = never (asteria)"`
+	JobTimeout time.Duration `yaml:"job_timeout" range:"[0,inf)" doc:"time after which a refresh beside training, or inside a step a call of its solver, counts as failed; 0 = never"`
 	Replay     string        `yaml:"replay" doc:"adoption log to replay (asteria)"`
 }
 
@@ -208,6 +208,9 @@ type Tiers struct {
 	Device Size `yaml:"device" range:"[0,inf)" doc:"bytes for the factors, such as 4GiB; on a machine without a GPU a part of RAM like tiers.host, 0 = none"`
 	Host   Size `yaml:"host" range:"[0,inf)" doc:"bytes of RAM for the rest of the optimizer's state, 0 = none beside tiers.device, no limit without it"`
 	NVMe   NVMe `yaml:"nvme" doc:"tier on disk"`
+	Pinned bool `yaml:"pinned" doc:"lock the RAM of the tiers, so that the system never swaps it; where the system refuses, ordinary RAM is used, with a warning"`
+	// Pressure needs a lower tier to demote to.
+	Pressure bool `yaml:"pressure" doc:"with tiers.nvme.path, give up a part of the budgets, up to half, while the system is short of memory (PSI, or the limit of the control group); results do not depend on it"`
 }
 
 // NVMe is the tier on disk.

@@ -29,6 +29,7 @@ func Default() Config {
 			Device: "cpu", Mode: "native", Staleness: 5, Lag: -1, LagStart: -1, Adopt: "scheduled",
 		},
 		Parallel:   Parallel{Ranks: 1, Sync: "selective", Roots: "owner", Deadline: time.Minute},
+		Tiers:      Tiers{Pressure: true},
 		Checkpoint: Checkpoint{Interval: 250, Keep: 3, Resume: "auto", LoadOptimizer: true, LoadTrainer: true},
 		Eval:       Eval{Interval: 1000, Tokens: 65536, Metric: "core"},
 	}

@@ -18,6 +18,7 @@ func TestTiersAreTranslated(t *testing.T) {
 	}{
 		{nil, nil, 0},
 		{[]string{"tiers.host=1GiB"}, &asteria.Tiers{Host: 1 << 30}, 1 << 30},
+		{[]string{"tiers.host=1GiB", "tiers.pinned=true"}, &asteria.Tiers{Host: 1 << 30, Pinned: true}, 1 << 30},
 		{[]string{"tiers.device=1GiB"}, &asteria.Tiers{Host: 1 << 30}, 1 << 30},
 		{[]string{"tiers.device=1GiB", "tiers.host=512MiB"}, &asteria.Tiers{Device: 1 << 30, Host: 512 << 20}, 1536 << 20},
 		{[]string{"tiers.host=100MB", "tiers.nvme.path=/nvme", "tiers.nvme.size=1GB"}, &asteria.Tiers{Host: 1e8}, 1e8},

@@ -45,7 +45,9 @@ func (f *faulty) Solver32(block string, next kron.Refresher[float32]) kron.Refre
 }
 
 // Solver64 implements [asteria.Solvers].
-func (f *faulty) Solver64(_ string, next kron.Refresher[float64]) kron.Refresher[float64] { return next }
+func (f *faulty) Solver64(_ string, next kron.Refresher[float64]) kron.Refresher[float64] {
+	return next
+}
 
 type brokenSolver struct{ by *faulty }
 

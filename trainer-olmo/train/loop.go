@@ -216,6 +216,10 @@ func (r *run[T]) recordSpeed(st *stepStats, seconds float64, first bool) {
 		r.gauges.tiers.record(m, r.stepper.opt)
 		r.gauges.device.record(m, r.stepper.opt)
 	}
+	if r.pressure != nil {
+		r.pressure.look()
+		m.num(mPressure, r.pressure.wanted())
+	}
 }
 
 // recordBlocks writes the totals over the blocks of a second-order method.

@@ -2,7 +2,9 @@ package train
 
 import (
 	"io"
+	"io/fs"
 	"log/slog"
+	"os"
 	"time"
 
 	"github.com/asteria-runtime/asteria/hiersync"
@@ -35,6 +37,9 @@ type Options struct {
 	// Solvers stands between the second-order optimizer's refreshes and its solvers;
 	// see [asteria.Solvers]. Default nil: nothing does.
 	Solvers asteria.Solvers
+	// System is the root of the file system in which the pressure on memory is looked
+	// for, for tests. Default: the operating system's.
+	System fs.FS
 	// Energy says where energy counters are looked for. The zero value is this machine.
 	Energy energy.Options
 }
@@ -45,6 +50,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.Out == nil {
 		o.Out = io.Discard
+	}
+	if o.System == nil {
+		o.System = os.DirFS("/")
 	}
 	return o
 }

@@ -94,6 +94,7 @@ type run[T gemm.Float] struct {
 	adoptions        *adoptionLog  // nil without refreshes beside training
 	trace            *trace        // nil: none
 	nvme             *nvme         // nil: none
+	pressure         *pressure     // nil: none
 	toldLoad         bool          // that the workers cannot keep up
 	slowFor          int           // steps in a row in which the workers looked too slow
 	waited, busy     time.Duration // of the totals, at the last record

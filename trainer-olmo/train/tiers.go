@@ -64,6 +64,11 @@ func (r *run[T]) openNVMe(o *asteria.Options) error {
 	if n.bandwidth, err = nvmepage.Preflight(context.Background(), path, preflightBytes, preflightDepth); err != nil {
 		r.log.Warn("train: tiers.nvme.path could not be measured", "path", path, "err", err)
 	}
+	if r.cfg.Tiers.Pressure {
+		if r.pressure = newPressure(r.opts.System, r.log); r.pressure != nil {
+			o.Tiers.Pressure = r.pressure.wanted
+		}
+	}
 	o.Tiers.NVMe, o.Tiers.NVMeSize = n.store, int64(r.cfg.Tiers.NVMe.Size)
 	r.log.Info("train: NVMe tier", "path", path, "engine", n.store.Stats().Engine, "direct", n.store.Stats().Direct,
 		"read", rate(n.bandwidth.Read), "write", rate(n.bandwidth.Write))
