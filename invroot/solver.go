@@ -71,6 +71,18 @@ func (s *Solver[T]) double() *core[float64] {
 	return s.wide
 }
 
+// Reserve makes the system hand out the memory of the float64 part now. Otherwise
+// that happens when the first matrix needs it, which may be late in a run or never.
+func (s *Solver[T]) Reserve() {
+	c := s.double()
+	const page = 4096 / 8 // elements
+	for _, m := range []gemm.Matrix[float64]{c.a, c.z, c.u, c.g} {
+		for i := 0; i < len(m.Data); i += page {
+			m.Data[i] = 0
+		}
+	}
+}
+
 // single reports whether T is narrower than the reference precision.
 func (s *Solver[T]) single() bool { return unit[T]() > 0x1p-30 }
 

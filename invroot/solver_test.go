@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 
@@ -474,4 +475,38 @@ func FuzzInverseRoot(f *testing.F) {
 			}
 		}
 	})
+}
+
+// Reserve makes the float64 part that a matrix would otherwise make, and changes
+// nothing else.
+func TestReserveMakesTheDoublePart(t *testing.T) {
+	eng := gemm.New(1)
+	defer eng.Close()
+	const n = 48
+	a := gemm.NewMatrix[float32](n, n)
+	for i := range n {
+		a.Data[i*n+i] = float32(i + 1)
+	}
+	var results [2]gemm.Matrix[float32]
+	for i := range results {
+		s, err := NewSolver[float32](eng, n, Options{Precision: Double})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		if i == 1 {
+			s.Reserve()
+		}
+		reserved := s.wide
+		results[i] = gemm.NewMatrix[float32](n, n)
+		if _, err := s.InverseRoot(t.Context(), results[i], a, 4); err != nil {
+			t.Fatal(err)
+		}
+		if (s.wide == reserved) != (i == 1) {
+			t.Errorf("reserved %v: the solver made its float64 part at the first matrix: %v", i == 1, s.wide != reserved)
+		}
+	}
+	if !slices.Equal(results[0].Data, results[1].Data) {
+		t.Error("Reserve changed a result")
+	}
 }

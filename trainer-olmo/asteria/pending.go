@@ -3,6 +3,8 @@ package asteria
 import (
 	"errors"
 	"fmt"
+	"slices"
+	"unsafe"
 
 	"github.com/asteria-runtime/asteria/coherreg"
 	"github.com/asteria-runtime/asteria/kron"
@@ -119,7 +121,21 @@ func (r *Runtime[T]) Restored() error {
 			}
 		}
 	}
+	r.reserve()
 	return errors.Join(errs...)
+}
+
+// reserve takes the memory that a new run's first factors always ask for, and those
+// of a resumed one only sometimes: what a run has is what its plan says.
+func (r *Runtime[T]) reserve() {
+	if r.opts.Backend != nil || !usesDouble(int64(unsafe.Sizeof(T(0))), r.opts) {
+		return
+	}
+	for _, w := range append(slices.Clone(r.workers), r.wide) {
+		if w != nil {
+			w.solver.Reserve()
+		}
+	}
 }
 
 // restore puts u's schedule back into the registry.
