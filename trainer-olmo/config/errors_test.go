@@ -44,7 +44,7 @@ func TestAMistakeIsOneLineThatNamesKeyPlaceValueAndWhatIsAllowed(t *testing.T) {
 		{"a group for a value", "seed: {a: 1}\n", "",
 			"f.yaml:1: seed: is a group of keys, must be a whole number"},
 		{"a value for a group", "tiers: 4GiB\n", "",
-			"f.yaml:1: tiers: is a value, must be a group of keys: device, host, nvme"},
+			"f.yaml:1: tiers: is a value, must be a group of keys: device, host, nvme, pinned, pressure"},
 		{"a size with an unknown unit", "tiers: {host: 4GiBs}\n", "",
 			`f.yaml:1: tiers.host: "4GiBs" is not a size such as 512MiB, 4GiB or 100GB`},
 		{"a duration without a unit", "runtime: {job_timeout: 5}\n", "",
