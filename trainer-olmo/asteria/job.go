@@ -179,7 +179,7 @@ func (r *Runtime[T]) leavePoint(w *worker[T], u *unit[T], p *point) {
 		}
 	}
 	if p.launch {
-		u.parcel.due.Store(r.store.turn.Load() + r.shadow.lag)
+		u.parcel.due.Store(r.store.turn.Load() + r.shadow.opts.lagAt(p.now, r.shadow.every))
 		u.parcel.result.Store(t.result)
 	}
 	h.lease.Release(true)

@@ -61,9 +61,10 @@ type Async struct {
 	// most Staleness and at most the refresh interval. 0 means the smaller of the
 	// two, negative means none.
 	Lag int64
-	// LagStart is the first step whose refreshes may be adopted late: early in
-	// training the bases turn fast, and a late one costs loss. 0 means five refresh
-	// intervals, negative means from the start.
+	// LagStart is the first step whose refreshes may be adopted late, and are then
+	// late by Lag; negative means from the start. Early in training the bases turn
+	// fast, and a late one costs loss: 0 means from five refresh intervals on, and
+	// by no more than a part of the steps so far; see Note: lateness.
 	LagStart int64
 	// Selective leaves out refreshes that the budget allows to leave out: of those
 	// in a row that are due within Staleness minus Lag steps only the last is begun,
@@ -127,8 +128,31 @@ func (a Async) group(every int64) int64 {
 	return 1
 }
 
+// Note: lateness
+//
+// A basis that is late by L steps is a basis that is older by L, and what a step of
+// age costs falls with the age of the run, as the bases turn ever more slowly: it is
+// about the same for equal parts of the run so far. So by default the lag grows
+// with the run, one step every lagRamp steps, up to Async.Lag. It is a function of
+// the step alone, like all else that scheduled adoption does.
+
+// lagRamp is how many steps of training pay for one step of lateness.
+const lagRamp = 25
+
 // lagStart is the first step whose refreshes may be late.
 func (a Async) lagStart(every int64) int64 { return max(0, or(a.LagStart, 5*every)) }
+
+// lagAt is the delay of a refresh due at a step, with scheduled adoption.
+func (a Async) lagAt(step, every int64) int64 {
+	switch lag := a.lag(every); {
+	case step < a.lagStart(every):
+		return 0
+	case a.LagStart == 0:
+		return min(lag, max(1, step/lagRamp))
+	default:
+		return lag
+	}
+}
 
 // validate reports every fault, given the refresh interval.
 func (a Async) validate(every int64) error {

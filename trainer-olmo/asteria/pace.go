@@ -139,7 +139,7 @@ func (p *pacer[T]) budget() (budget time.Duration, part float64) {
 	due, part := 0.0, 1.0
 	for _, t := range p.open {
 		due += t.left()
-		steps := max(float64(t.asOf+t.shadow.lag-p.step)+1-slack, leastSteps)
+		steps := max(float64(t.adoptAt-p.step)+1-slack, leastSteps)
 		if b := time.Duration(due / max(1, steps)); b > budget {
 			budget, part = b, min(1, steps)
 		}

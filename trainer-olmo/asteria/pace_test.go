@@ -28,7 +28,7 @@ func newPaced() *paced {
 
 // due adds a refresh at a step.
 func (p *paced) due(step, lag int64, expected, truth time.Duration) *task[float32] {
-	t := &task[float32]{shadow: &shadow[float32]{lag: lag}, asOf: step}
+	t := &task[float32]{asOf: step, adoptAt: step + lag}
 	p.left[t] = truth
 	p.add(t, expected)
 	return t

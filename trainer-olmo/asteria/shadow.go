@@ -76,10 +76,12 @@ type task[T gemm.Float] struct {
 	block  *kron.Block[T]
 	job    kron.Job[T]
 	asOf   int64
-	record recorder[T] // evidence
-	took   time.Duration
-	tiers  *taskObjects[T] // nil where the job has its own memory
-	used   time.Duration   // processor time
+	// adoptAt is the step of the adoption, with scheduled adoption.
+	adoptAt int64
+	record  recorder[T] // evidence
+	took    time.Duration
+	tiers   *taskObjects[T] // nil where the job has its own memory
+	used    time.Duration   // processor time
 
 	// With peers, which the registry hears of when all ranks do:
 	ended   chan error // how it ended, once
@@ -432,7 +434,8 @@ func (r *Runtime[T]) refresh(w *worker[T], u *unit[T], p *point) error {
 // has been let go.
 func (r *Runtime[T]) launch(u *unit[T], now int64) error {
 	s := r.shadow
-	if err := s.reg.Due(u.block.Name(), now, now+s.lag); err != nil {
+	u.task.adoptAt = now + s.opts.lagAt(now, s.every)
+	if err := s.reg.Due(u.block.Name(), now, u.task.adoptAt); err != nil {
 		return err
 	}
 	s.pace.add(u.task, s.takes(u))
@@ -451,7 +454,7 @@ func (s *shadow[T]) takes(u *unit[T]) time.Duration {
 // inside reports whether a refresh due now runs within the step.
 func (r *Runtime[T]) inside(u *unit[T], now int64) bool {
 	s := r.shadow
-	late := s.lag
+	late := s.opts.lagAt(now, s.every)
 	if s.opts.Adopt == Ready || s.opts.Replay != nil {
 		late = s.opts.staleness()
 	}

@@ -713,6 +713,20 @@ func TestAsyncOptionsAreChecked(t *testing.T) {
 	if d.staleness() != 5 || d.lag(10) != 5 || d.lag(3) != 3 || d.lagStart(10) != 50 {
 		t.Errorf("defaults: S %d, lag %d and %d, start %d", d.staleness(), d.lag(10), d.lag(3), d.lagStart(10))
 	}
+	for step, want := range map[int64]int64{1: 0, 49: 0, 50: 2, 74: 2, 75: 3, 124: 4, 125: 5, 9000: 5} {
+		if got := d.lagAt(step, 10); got != want {
+			t.Errorf("by default a refresh of step %d is %d steps late, want %d", step, got, want)
+		}
+	}
+	// Once refreshes may be late at all they are: a replay tells by the step alone.
+	if got := d.lagAt(5, 1); got != 1 {
+		t.Errorf("every step: a refresh of step 5 is %d steps late, want 1", got)
+	}
+	for _, a := range []Async{{LagStart: 7}, {LagStart: -1}} {
+		if before, after := a.lagAt(6, 10), a.lagAt(7, 10); after != 5 || before != max(0, -5*a.LagStart) {
+			t.Errorf("start %d: refreshes of steps 6 and 7 are %d and %d steps late", a.LagStart, before, after)
+		}
+	}
 	if Asteria.String() != "asteria" || Native.String() != "native" || Ready.String() != "ready" || Scheduled.String() != "scheduled" {
 		t.Error("names")
 	}

@@ -171,7 +171,8 @@ func (r *Runtime[T]) launchAll() error {
 			continue
 		}
 		u.shared = false
-		if err := s.reg.Due(u.block.Name(), u.point.now, u.point.now+s.lag); err != nil {
+		u.task.adoptAt = u.point.now + s.opts.lagAt(u.point.now, s.every)
+		if err := s.reg.Due(u.block.Name(), u.point.now, u.task.adoptAt); err != nil {
 			return err
 		}
 		if u.mine && !u.task.over {
@@ -382,7 +383,7 @@ func (r *Runtime[T]) settleTogether(ctx context.Context) error {
 // coalesce has the registry count a refresh that is due while the block's last one
 // is in flight: a newer snapshot is taken when that one has been adopted.
 func (r *Runtime[T]) coalesce(u *unit[T], p *point) error {
-	if err := r.shadow.reg.Due(u.block.Name(), p.now, p.now+r.shadow.lag); !errors.Is(err, coherreg.ErrInFlight) {
+	if err := r.shadow.reg.Due(u.block.Name(), p.now, p.now+r.shadow.opts.lagAt(p.now, r.shadow.every)); !errors.Is(err, coherreg.ErrInFlight) {
 		return err
 	}
 	return nil
