@@ -179,6 +179,12 @@ type Options struct {
 	NoClamp    bool    // KL: no gain bound
 	Damping    bool    // KL: add Epsilon times the other modes' mean squared gains
 
+	// NullTolerance bounds, as a part of the largest, the eigenvalues of a first
+	// factor that count as zero under SOAP and KLSOAP: their eigenvectors are then
+	// chosen by convention and not by rounding, see Note: the null space. 0 leaves
+	// them to the solver.
+	NullTolerance float64
+
 	// MaxFailures is how many consecutive refreshes of a block may fail before
 	// [Block.Install] returns an error; 0 means 3, negative means any number.
 	MaxFailures int
@@ -209,6 +215,7 @@ func (o Options) Validate() error {
 	bad(o.Decay > Independent, "unknown decay %d", o.Decay)
 	bad(o.Decay != Decoupled && o.Method.late(), "decay %d needs shampoo or eigen-shampoo", o.Decay)
 	bad(o.Decay >= Corrected && !(o.PeakLR > 0), "PeakLR %v, want more than 0 for this decay", o.PeakLR)
+	bad(!(o.NullTolerance >= 0 && o.NullTolerance < 1), "NullTolerance %v, want 0 (none) to less than 1", o.NullTolerance)
 	bad(o.Graft.Type > GraftAdagrad, "unknown graft %d", o.Graft.Type)
 	bad(o.WhitenGram && o.Method != Shampoo, "WhitenGram needs shampoo")
 	for _, v := range []float64{o.Epsilon, o.WeightDecay, o.PeakLR, o.InitFactor, o.MaxClamp, o.QRTolerance, o.Graft.Epsilon} {

@@ -234,7 +234,7 @@ func (b *Block[T]) snapshotScale(st *State[T], k int) float64 {
 	return scale
 }
 
-// Refresh computes r from s alone, completing its matrices first, and may run on any goroutine that owns
+// Refresh computes r from s alone, whose matrices it completes and may use up, and may run on any goroutine that owns
 // solver and ops. A mode that fails leaves its error in r.Err, which also
 // collects what the solver's own retries could not save; the first of them is
 // returned.
@@ -286,7 +286,11 @@ func (b *Block[T]) refreshBasis(ctx context.Context, k int, solver Refresher[T],
 		return solver.Diagonalize(ctx, q, r.Values[k], a, b.opts.QRIterations, b.opts.QRTolerance)
 	}
 	if first {
-		return solver.Eigen(ctx, q, r.Values[k], a, true)
+		err := solver.Eigen(ctx, q, r.Values[k], a, true)
+		if err == nil && b.fixesNull() {
+			err = b.fixNull(ctx, k, solver, ops, s, r)
+		}
+		return err
 	}
 	if b.opts.Basis == RefreshEigh {
 		return b.refreshEigh(ctx, k, solver, ops, s, r)

@@ -155,6 +155,7 @@ type Optimizer struct {
 	Ridge                 float64    `yaml:"ridge" range:"(0,1)" doc:"ridge relative to the largest eigenvalue (shampoo)"`
 	InitFactor            float64    `yaml:"init_factor" range:"(0,inf)" doc:"first eigenvalue of every factor (kl)"`
 	BasisRefresh          string     `yaml:"basis_refresh" oneof:"qr eigh" doc:"how a basis is renewed: one step of orthogonal iteration, or a full eigendecomposition"`
+	NullTolerance         float64    `yaml:"null_tolerance" range:"[0,1)" doc:"eigenvalues of a first factor up to this part of the largest count as zero, and their eigenvectors are chosen by convention and not by rounding (soap, kl-soap), 0 = off"`
 	RootMethod            string     `yaml:"root_method" oneof:"eigen coupled-newton higher-order" doc:"how inverse roots are computed (shampoo)"`
 	RefreshPrecision      string     `yaml:"refresh_precision" oneof:"auto single double" doc:"arithmetic of the refreshes; auto = float32, and float64 for ill-conditioned roots"`
 	MaxFailures           int        `yaml:"max_failures" range:"[0,inf)" doc:"consecutive failed refreshes of a block that end the run, 0 = any number"`

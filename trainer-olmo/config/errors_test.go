@@ -20,7 +20,7 @@ func TestAMistakeIsOneLineThatNamesKeyPlaceValueAndWhatIsAllowed(t *testing.T) {
 		{"a key that the other trainer calls so", base + "optimizer: {learning_rate: 0.1}\n", "",
 			"f.yaml:4: optimizer.learning_rate: unknown key; here it is called optimizer.lr"},
 		{"an unknown key like nothing else", "optimizer: {qqqqqqqqqqqq: 1}\n", "",
-			"f.yaml:1: optimizer.qqqqqqqqqqqq: unknown key; allowed: name, lr, aux_lr, betas, eps, weight_decay, decay_embeddings, decay_norms, precondition_frequency, max_precond_dim, stagger, one_sided_embeddings, factor_beta, start_step, grafting, before_first, ridge, init_factor, basis_refresh, root_method, refresh_precision, max_failures"},
+			"f.yaml:1: optimizer.qqqqqqqqqqqq: unknown key; allowed: name, lr, aux_lr, betas, eps, weight_decay, decay_embeddings, decay_norms, precondition_frequency, max_precond_dim, stagger, one_sided_embeddings, factor_beta, start_step, grafting, before_first, ridge, init_factor, basis_refresh, null_tolerance, root_method, refresh_precision, max_failures"},
 		{"an unknown group", "optimiser: {lr: 1}\n", "",
 			"f.yaml:1: optimiser: unknown key; did you mean optimizer?"},
 		{"a word that is not allowed", base + "optimizer:\n  name: sopa\n", "",

@@ -59,7 +59,7 @@ func (o *Optimizer) options() (asteria.Options, error) {
 			Graft:       kron.Graft{Type: kron.GraftType(index(o.Grafting, "adam", "none", "sgd", "rmsprop", "adagrad"))},
 			BeforeFirst: kron.BeforeFirst(index(o.BeforeFirst, "graft", "identity")),
 			Basis:       kron.BasisRefresh(index(o.BasisRefresh, "qr", "eigh")),
-			MaxFailures: o.MaxFailures,
+			MaxFailures: o.MaxFailures, NullTolerance: o.NullTolerance,
 		},
 		Solver: invroot.Options{
 			Method:    invroot.Method(index(o.RootMethod, "eigen", "coupled-newton", "higher-order")),
