@@ -203,13 +203,14 @@ func (b *beats) read(rank int, p *watched) {
 	}
 }
 
-// listen reads one message within the deadline, or, when that is over, within one
-// beat more: if this process itself was held up, the messages are there already.
+// listen reads one message within the deadline, or, when that is over, within two
+// beats more: if this process itself was held up, the messages are there already, and
+// if all were, they are about to come.
 func (b *beats) listen(conn net.Conn, msg []byte) error {
 	conn.SetReadDeadline(time.Now().Add(b.limit))
 	n, err := io.ReadFull(conn, msg)
 	if errors.Is(err, os.ErrDeadlineExceeded) {
-		conn.SetReadDeadline(time.Now().Add(b.every))
+		conn.SetReadDeadline(time.Now().Add(2 * b.every))
 		_, err = io.ReadFull(conn, msg[n:])
 	}
 	return err

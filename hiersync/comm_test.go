@@ -48,9 +48,9 @@ func TestFlatChangesNoBit(t *testing.T) {
 	}
 }
 
-// TestSmallMatricesOverManyRanks is field failures A15 and A16: fewer rows than
+// TestA15SmallMatricesOverManyRanks is field failures A15 and A16: fewer rows than
 // ranks, and rows that do not divide by the number of ranks.
-func TestSmallMatricesOverManyRanks(t *testing.T) {
+func TestA15SmallMatricesOverManyRanks(t *testing.T) {
 	for _, rows := range []int{1, 3, 18, 72} {
 		for _, ranks := range []int{2, 4, 5, 7, 8, 16} {
 			nodes := make([]int, ranks)

@@ -18,6 +18,7 @@ type dispatcher struct {
 	limit  int       // of active: tags of two active operations must differ
 	broken time.Time // when the transport failed; zero while it has not
 	cause  error
+	looked time.Time // when deadlines were looked at last; zero before there were any
 }
 
 // run works until Close, or until the communicator has failed and is closed.
@@ -124,10 +125,13 @@ func (d *dispatcher) blameBroken() {
 // checkDeadline ends the communicator when the oldest operation is overdue.
 func (d *dispatcher) checkDeadline() {
 	if len(d.active) == 0 {
+		d.looked = time.Time{}
 		return
 	}
+	now := time.Now()
+	d.excuse(now)
 	x := &d.active[0]
-	if time.Now().Before(x.h.op.deadline) {
+	if now.Before(x.h.op.deadline) {
 		return
 	}
 	rank, cause := d.c.beats.blame(x.h.op.seq, x.waitsFor())
@@ -140,11 +144,33 @@ func (d *dispatcher) checkDeadline() {
 	d.c.fail(&RankError{Rank: rank, Op: x.h.op.kind.String(), Seq: x.h.op.seq, Cause: cause})
 }
 
-// rest waits for something to happen.
+// heldUp is how many beats may pass between two looks at the deadlines before this
+// process counts as held up itself. It looks once a beat or more often.
+const heldUp = 3
+
+// excuse moves the deadlines by the time for which this process did not run: a job
+// that is suspended, and a machine that sleeps, stop all ranks, and nobody is late.
+func (d *dispatcher) excuse(now time.Time) {
+	pause := now.Sub(d.looked)
+	if !d.looked.IsZero() && pause > heldUp*d.c.opts.Beat {
+		for _, x := range d.active {
+			x.h.op.deadline = x.h.op.deadline.Add(pause)
+		}
+		for _, h := range d.queued {
+			h.op.deadline = h.op.deadline.Add(pause)
+		}
+	}
+	d.looked = now
+}
+
+// rest waits for something to happen, one beat at most while there are deadlines.
 func (d *dispatcher) rest() {
 	var until time.Time
 	if len(d.active) > 0 {
 		until = d.active[0].h.op.deadline
+		if look := d.looked.Add(d.c.opts.Beat); look.Before(until) {
+			until = look
+		}
 	}
 	if !d.broken.IsZero() {
 		until = d.broken.Add(2 * d.c.opts.Beat)

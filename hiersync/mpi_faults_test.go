@@ -52,10 +52,10 @@ func pids(t *testing.T, out *locked, ranks int) map[int]int {
 	return nil
 }
 
-// TestMPISurvivorsNameTheLostRank is field failure A19 with processes: a rank is
+// TestA19SurvivorsNameTheLostRank is field failure A19 with processes: a rank is
 // killed or stopped while the others wait for it. mpirun would end the survivors
 // itself; --enable-recovery leaves that to them.
-func TestMPISurvivorsNameTheLostRank(t *testing.T) {
+func TestA19SurvivorsNameTheLostRank(t *testing.T) {
 	const ranks = 4
 	for name, c := range map[string]struct {
 		signal syscall.Signal
@@ -92,6 +92,36 @@ func TestMPISurvivorsNameTheLostRank(t *testing.T) {
 				t.Errorf("the survivors needed %v", took)
 			}
 		})
+	}
+}
+
+// TestASuspendedJobGoesOn stops all ranks for longer than the deadline, as a
+// scheduler that needs the machine does, and wakes them one after the other: nobody is
+// blamed for the time in which nobody ran.
+func TestASuspendedJobGoesOn(t *testing.T) {
+	const ranks = 3
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	cmd, _ := underMPI(ctx, t, ranks, "go on", "", "--enable-recovery")
+	out := new(locked)
+	cmd.Stdout, cmd.Stderr = out, out
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ids := pids(t, out, ranks)
+	time.Sleep(500 * time.Millisecond)
+	for _, s := range []syscall.Signal{syscall.SIGSTOP, syscall.SIGCONT} {
+		for rank, pid := range ids {
+			if err := syscall.Kill(pid, s); err != nil {
+				t.Errorf("rank %d: %v", rank, err)
+			}
+		}
+		if s == syscall.SIGSTOP {
+			time.Sleep(6 * time.Second) // the deadline is 4 s
+		}
+	}
+	if err := cmd.Wait(); err != nil || strings.Count(out.String(), "--- PASS: TestMPIRank") != ranks {
+		t.Errorf("%v\n%s", err, out)
 	}
 }
 

@@ -28,6 +28,7 @@ var roles = map[string]func(ctx context.Context, c *hiersync.Comm) error{
 	"conform":  conform,
 	"mismatch": mismatch,
 	"wait":     waitForTheDead,
+	"go on":    goOn,
 }
 
 // TestMPIRank is one rank under mpirun; otherwise it does nothing.
@@ -43,7 +44,7 @@ func TestMPIRank(t *testing.T) {
 	if nodes := os.Getenv(envNodes); nodes != "" {
 		o.Node = strings.Split(nodes, ",")[rank]
 	}
-	if os.Getenv(envRole) == "wait" {
+	if os.Getenv(envRole) == "wait" || os.Getenv(envRole) == "go on" {
 		o.Deadline = 4 * time.Second
 	}
 	c, err := hiersync.OpenMPI(ctx, o)
@@ -109,6 +110,18 @@ func waitForTheDead(ctx context.Context, c *hiersync.Comm) error {
 	fmt.Printf("rank %d heard: %v\n", c.Rank(), err)
 	if again := c.Barrier(ctx); again != err {
 		return fmt.Errorf("a later call: %v, want the same error %v", again, err)
+	}
+	return nil
+}
+
+// goOn takes part in barriers for five seconds of its own time.
+func goOn(ctx context.Context, c *hiersync.Comm) error {
+	fmt.Printf("pid of rank %d: %d\n", c.Rank(), os.Getpid())
+	for range 50 {
+		time.Sleep(100 * time.Millisecond)
+		if err := c.Barrier(ctx); err != nil {
+			return err
+		}
 	}
 	return nil
 }
