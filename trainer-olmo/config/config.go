@@ -227,6 +227,7 @@ type Parallel struct {
 	Roots     string        `yaml:"roots" oneof:"owner average" doc:"inverse roots that replicas agree on: those of the block's owner, or the average of all ranks"`
 	Shard     bool          `yaml:"shard" doc:"keep each part of the optimizer's state on one rank only"`
 	Flat      bool          `yaml:"flat" doc:"exchange without regard to nodes, for comparison; the results are the same"`
+	Node      string        `yaml:"node" doc:"ranks with equal names form a node, for each rank its own value; empty = ranks that share memory"`
 	Deadline  time.Duration `yaml:"deadline" range:"(0,inf)" doc:"longest wait for another rank before the run ends with an error that names it"`
 	HashEvery Count         `yaml:"hash_every" range:"[0,inf)" doc:"steps between two comparisons of all parameters over the ranks, 0 = none"`
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/asteria-runtime/asteria/hiersync"
 	"github.com/asteria-runtime/asteria/trainer-olmo/config"
 	"github.com/asteria-runtime/asteria/trainer-olmo/report"
 )
@@ -36,6 +37,9 @@ finished runs are not repeated. A table and report.html compare them.`,
 }
 
 func runCompare(ctx context.Context, e *env) error {
+	if ranks, ok := hiersync.LaunchedByMPI(); ok && ranks > 1 {
+		return usagef("compare: started as one of %d ranks; its runs follow one another in one process: set parallel.ranks for ranks inside it, or start train under mpirun for each run", ranks)
+	}
 	c, err := config.LoadComparison(e.args[0], e.set)
 	if err != nil {
 		return notFound(err)
