@@ -36,6 +36,9 @@ func (p *Plan) memory(c *config.Config) error {
 	if err != nil {
 		return err
 	}
+	if len(p.Shares) > 0 {
+		p.add("gathered state", p.StateBytes-p.Shares[0], "of the other ranks, on rank 0 while a checkpoint is made", false)
+	}
 	if !c.Checkpoint.Sync {
 		p.add("checkpoint snapshot", weights+state, "copy that an asynchronous save writes from", false)
 	}
@@ -91,6 +94,10 @@ func (p *Plan) optimizerMemory(c *config.Config) (int64, error) {
 		return 0, err
 	}
 	p.tensors(a)
+	pending := a.Pending
+	if a, err = p.shard(c, a, o); err != nil {
+		return 0, err
+	}
 	if ordinal, _, err := c.Runtime.Accelerator(); err == nil && ordinal >= 0 {
 		p.onDevice(a.Device)
 	}
@@ -101,24 +108,18 @@ func (p *Plan) optimizerMemory(c *config.Config) (int64, error) {
 		}
 		away = p.place(c, a)
 	}
-	persistent := int64(0)
 	for _, class := range []struct {
 		key, name, what string
-		kept            bool
 	}{
-		{asteria.ClassMoments, "optimizer moments", "first and second, those of AdamW included", true},
-		{asteria.ClassFactors, "factors", "statistics of the blocks", true},
-		{asteria.ClassRoots, "roots and bases", "inverse roots, eigenbases, gains", true},
-		{asteria.ClassCounter, "counters", "of the blocks", true},
-		{asteria.ClassScratch, "scratch", "of the update", false},
-		{asteria.ClassSolver, "solver", "eigendecompositions and roots", false},
-		{asteria.ClassKernels, "kernels", "packed panels of the workers' engines", false},
+		{asteria.ClassMoments, "optimizer moments", "first and second, those of AdamW included"},
+		{asteria.ClassFactors, "factors", "statistics of the blocks"},
+		{asteria.ClassRoots, "roots and bases", "inverse roots, eigenbases, gains"},
+		{asteria.ClassCounter, "counters", "of the blocks"},
+		{asteria.ClassScratch, "scratch", "of the update"},
+		{asteria.ClassSolver, "solver", "eigendecompositions and roots"},
+		{asteria.ClassKernels, "kernels", "packed panels of the workers' engines"},
 	} {
-		n := a.Class(class.key)
-		if class.kept {
-			persistent += n
-		}
-		p.addPlaced(class.name, n, away[class.key], class.what, class.key == asteria.ClassSolver)
+		p.addPlaced(class.name, a.Class(class.key), away[class.key], class.what, class.key == asteria.ClassSolver)
 	}
 	p.jobs(a, away[asteria.ClassJobs])
 	if o.Tiers != nil {
@@ -126,7 +127,7 @@ func (p *Plan) optimizerMemory(c *config.Config) (int64, error) {
 		// before its turn is copied into the tiers, within their budgets.
 		return 0, nil
 	}
-	return persistent + a.Pending, a.Check(o.MemoryLimit)
+	return p.StateBytes + pending, a.Check(o.MemoryLimit)
 }
 
 // onDevice lists what a run takes of an accelerator's memory.
@@ -167,11 +168,14 @@ func (p *Plan) firstOrder(c *config.Config) (int64, error) {
 	if c.Optimizer.Name == "lionw" {
 		moments, what = 1, "first"
 	}
-	p.add("optimizer moments", moments*p.Parameters*elem, what, false)
+	if err := p.shardMoments(c, moments); err != nil {
+		return 0, err
+	}
+	p.add("optimizer moments", p.Fullest(), what, false)
 	for _, t := range p.Model.Shapes() {
 		p.Tensors = append(p.Tensors, Tensor{Name: t.Name, Shape: t.Shape, Method: c.Optimizer.Name, Param: 2 * elem * t.Len(), State: moments * elem * t.Len()})
 	}
-	state := moments * p.Parameters * elem
+	state := p.StateBytes
 	if ram := c.RAMBudget(); ram > 0 && state > ram {
 		return 0, fmt.Errorf("%w: the moments of %s need %s, tiers.device %s + tiers.host %s allow %s, %s too few; raise a limit: only a second-order optimizer.name can use tiers.nvme",
 			ErrOverBudget, c.Optimizer.Name, Size(state), Size(int64(c.Tiers.Device)), Size(int64(c.Tiers.Host)), Size(ram), Size(state-ram))

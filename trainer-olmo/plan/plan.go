@@ -33,10 +33,17 @@ type Plan struct {
 	Memory    []Bytes
 	Device    []Bytes // memory of the accelerator, nil where none computes
 	// Tiers is the state of the optimizer by tier, nil where no tiers are configured.
-	Tiers   []Tier
-	offHeap int64 // of Memory, bytes that the Go heap does not hold
-	Tensors []Tensor
-	Notes   []string
+	Tiers []Tier
+	// Ranks of the run, 1 or more. Memory is that of one rank, the fullest. Shares are
+	// the bytes of optimizer state on each of them with parallel.shard, nil without;
+	// StateBytes is all of the state: moments, factors, roots, counters, without
+	// refreshes in flight.
+	Ranks      int
+	Shares     []int64
+	StateBytes int64
+	offHeap    int64 // of Memory, bytes that the Go heap does not hold
+	Tensors    []Tensor
+	Notes      []string
 }
 
 // Tensor is the persistent memory of one parameter: itself, its gradient, and
@@ -66,6 +73,7 @@ func New(c *config.Config) (*Plan, error) {
 	p := &Plan{
 		Name: c.RunName, Model: m.Resolved(), Sequence: c.Data.SequenceLength, Optimizer: c.Optimizer.Name,
 		BatchTokens: int64(c.Train.GlobalBatchSize), MicroTokens: int64(c.Train.MicroBatchSize), StopAt: int64(c.Train.StopAt),
+		Ranks: max(1, c.Parallel.Ranks),
 		Notes: c.Notices,
 	}
 	p.Parameters, p.NonEmbedding = m.ParamCount()

@@ -90,6 +90,33 @@ func (p *Plan) writeMemory(b *strings.Builder) {
 	fmt.Fprintf(b, "%-20s %22s %12s\n", "total", Group(p.Total()), Size(p.Total()))
 	p.writeDevice(b)
 	p.writeTiers(b)
+	p.writeShares(b)
+}
+
+// listed is the largest number of ranks whose shares are printed one by one.
+const listed = 16
+
+// writeShares prints what each rank holds of the optimizer's state, in runs on
+// several ranks.
+func (p *Plan) writeShares(b *strings.Builder) {
+	if p.Ranks < 2 {
+		return
+	}
+	fmt.Fprintf(b, "\n%-20s %22s %12s\n", "state by rank", "bytes", "")
+	line := func(name string, n int64, what string) {
+		fmt.Fprintf(b, "%-20s %22s %12s  %s\n", name, Group(n), Size(n), what)
+	}
+	if len(p.Shares) == 0 {
+		line(fmt.Sprintf("each of %d ranks", p.Ranks), p.StateBytes, "all of it; parallel.shard divides it")
+		return
+	}
+	if len(p.Shares) <= listed {
+		for rank, n := range p.Shares {
+			line(fmt.Sprintf("rank %d", rank), n, "")
+		}
+	}
+	line("fullest rank", p.Fullest(), fmt.Sprintf("%.4f/%d of the unsharded state", p.evenly(), p.Ranks))
+	line("unsharded", p.StateBytes, "moments, factors, roots, counters; without refreshes in flight")
 }
 
 // writeDevice prints what a run takes of an accelerator's memory.

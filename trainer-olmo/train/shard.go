@@ -11,6 +11,7 @@ import (
 	"github.com/asteria-runtime/asteria/trainer-olmo/config"
 	"github.com/asteria-runtime/asteria/trainer-olmo/parallel"
 	"github.com/asteria-runtime/asteria/trainer-olmo/param"
+	"github.com/asteria-runtime/asteria/trainer-olmo/plan"
 )
 
 // sharding is a stepper's part of an optimizer whose state is spread over the
@@ -53,35 +54,9 @@ func newSharding[T gemm.Float](c *config.Config, comm *hiersync.Comm, params []p
 	return &sharding[T]{comm: comm, shard: parallel.NewShard(comm, params, units)}, nil
 }
 
-// shardUnits describes the parameters to the cut: those of a second-order method
-// stay whole, with the bytes of their state; those of an element-wise one may be
-// cut anywhere.
+// shardUnits describes the parameters to the cut, as the plan does.
 func shardUnits[T gemm.Float](c *config.Config, params []param.Param[T]) ([]parallel.Unit, error) {
-	units := make([]parallel.Unit, len(params))
-	index := map[string]int{}
-	for i, p := range params {
-		units[i] = parallel.Unit{Name: p.Name, Elements: len(p.Value), Bytes: 8 * int64(len(p.Value))}
-		index[p.Name] = i
-	}
-	if !c.Optimizer.SecondOrder() {
-		return units, nil
-	}
-	o, err := c.AsteriaOptions()
-	if err != nil {
-		return nil, err
-	}
-	plan, err := asteria.PlanFor[T](asteria.Shapes(params), c.ComputeThreads(), o)
-	if err != nil {
-		return nil, err
-	}
-	for _, l := range plan.Lines {
-		i, ok := index[l.Name]
-		if !ok {
-			continue // what the blocks share
-		}
-		units[i].Bytes, units[i].Whole = l.Total(), l.Method != "adamw"
-	}
-	return units, nil
+	return plan.Units[T](c, asteria.Shapes(params))
 }
 
 // mine lists what this rank's optimizer updates.
