@@ -30,9 +30,9 @@ func randomUnits(seed uint64, n int) []Unit {
 	return units
 }
 
-// TestEveryUnitIsOwnedOnce is field failure A14: 0 to 40 parameters over 1 to 9
+// TestA14EveryUnitIsOwnedOnce is field failure A14: 0 to 40 parameters over 1 to 9
 // ranks, every element owned by exactly one rank, as a pure function of its input.
-func TestEveryUnitIsOwnedOnce(t *testing.T) {
+func TestA14EveryUnitIsOwnedOnce(t *testing.T) {
 	for ranks := 1; ranks <= 9; ranks++ {
 		for n := 0; n <= 40; n++ {
 			units := randomUnits(uint64(100*ranks+n), n)
@@ -201,9 +201,9 @@ func TestLossesKeepTheOrderOfRows(t *testing.T) {
 	})
 }
 
-// TestDivergenceIsNamed is field failure A17: the first block that differs and the
+// TestA17DivergenceIsNamed is field failure A17: the first block that differs and the
 // ranks that hold it are in the error of every rank.
-func TestDivergenceIsNamed(t *testing.T) {
+func TestA17DivergenceIsNamed(t *testing.T) {
 	onRanks(t, 5, func(ctx context.Context, c *hiersync.Comm) error {
 		params := []param.Param[float32]{
 			{Name: "a", Value: []float32{1, 2}}, {Name: "b", Value: []float32{3}}, {Name: "c", Value: []float32{4, 5}},

@@ -15,7 +15,7 @@ import (
 
 // CommOptions are what the configuration says about the communicator of a run.
 func CommOptions(c *config.Config, log *slog.Logger) hiersync.Options {
-	return hiersync.Options{Deadline: c.Parallel.Deadline, Flat: c.Parallel.Flat, Logger: log}
+	return hiersync.Options{Deadline: c.Parallel.Deadline, Flat: c.Parallel.Flat, Node: c.Parallel.Node, Logger: log}
 }
 
 // runHere trains on parallel.ranks ranks inside this process: each is a goroutine

@@ -55,6 +55,9 @@ type health struct {
 	Reasons  []string `json:"reasons"`
 	// Blocks holds one entry for each block of a second-order method.
 	Blocks any `json:"blocks"`
+	// Ranks holds one entry for each rank of a run on several, as of the last time
+	// when all of them met for it: the last checkpoint, or the end of the run.
+	Ranks []rankHealth `json:"ranks,omitempty"`
 }
 
 func writeHealth(folder string, h health) error {

@@ -13,12 +13,9 @@ func (r *run[T]) health() error {
 	if !r.lead() {
 		return nil
 	}
-	h := health{Step: r.stepper.pos.Step, Optimizer: r.cfg.Optimizer.Name, Blocks: []asteria.BlockHealth{}, Reasons: []string{}}
-	if o, ok := r.stepper.opt.(interface{ Health() []asteria.BlockHealth }); ok {
-		blocks := o.Health()
-		h.Blocks, h.Reasons = blocks, failingBlocks(blocks)
-	}
-	h.Reasons = append(h.Reasons, degradedTiers(r.stepper.opt)...)
+	h := health{Step: r.stepper.pos.Step, Optimizer: r.cfg.Optimizer.Name}
+	blocks, reasons := r.ownHealth()
+	h.Ranks, h.Blocks, h.Reasons = r.met.merge(blocks, reasons)
 	if n := r.failedSaves[0]; n > 0 {
 		h.Reasons = append(h.Reasons, fmt.Sprintf("%d checkpoints could not be saved", n))
 	}
@@ -36,4 +33,14 @@ func failingBlocks(blocks []asteria.BlockHealth) []string {
 		}
 	}
 	return out
+}
+
+// ownHealth is what this rank knows of its blocks and tiers. Neither list is nil.
+func (r *run[T]) ownHealth() (blocks []asteria.BlockHealth, reasons []string) {
+	blocks, reasons = []asteria.BlockHealth{}, []string{}
+	if o, ok := r.stepper.opt.(interface{ Health() []asteria.BlockHealth }); ok {
+		blocks = o.Health()
+		reasons = failingBlocks(blocks)
+	}
+	return blocks, append(reasons, degradedTiers(r.stepper.opt)...)
 }

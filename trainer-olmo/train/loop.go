@@ -46,6 +46,9 @@ func (r *run[T]) loop(ctx context.Context) error {
 			return errors.Join(err, r.health())
 		}
 	}
+	if err := r.meet(); err != nil {
+		return err
+	}
 	return r.together(r.finish())
 }
 
@@ -287,6 +290,9 @@ func (r *run[T]) save(ephemeral bool) error {
 	r.waitForSave()
 	start := time.Now()
 	if err := r.together(r.settle()); err != nil {
+		return err
+	}
+	if err := r.meet(); err != nil {
 		return err
 	}
 	if err := r.stepper.sharding.gather(); err != nil || !r.lead() {

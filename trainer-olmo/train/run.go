@@ -98,6 +98,7 @@ type run[T gemm.Float] struct {
 	toldLoad         bool          // that the workers cannot keep up
 	slowFor          int           // steps in a row in which the workers looked too slow
 	waited, busy     time.Duration // of the totals, at the last record
+	met              meeting       // of the ranks, for health.json
 }
 
 // clock measures speed; the first step of a process does not count.
