@@ -13,6 +13,7 @@ import (
 	"github.com/klauspost/cpuid/v2"
 
 	"github.com/asteria-runtime/asteria/gemm"
+	"github.com/asteria-runtime/asteria/hiersync"
 	"github.com/asteria-runtime/asteria/streams"
 	"github.com/asteria-runtime/asteria/trainer-olmo/energy"
 )
@@ -47,6 +48,11 @@ type Options struct {
 	Getenv func(string) string
 	// Devices lists the accelerators. Default [streams.Devices].
 	Devices func() ([]streams.Info, error)
+	// MPI describes the MPI library. Default [hiersync.MPIVersion]; with a Root other
+	// than "" a look at the files, of which nothing can be opened.
+	MPI func() (string, error)
+	// LookPath finds a command. Default [exec.LookPath], with a Root nothing.
+	LookPath func(string) (string, error)
 }
 
 func (o Options) withDefaults() Options {
@@ -59,7 +65,36 @@ func (o Options) withDefaults() Options {
 	if o.Devices == nil {
 		o.Devices = streams.Devices
 	}
+	if o.MPI == nil {
+		o.MPI = o.mpiVersion
+	}
+	if o.LookPath == nil {
+		o.LookPath = o.lookPath
+	}
 	return o
+}
+
+// mpiVersion asks the library of this machine, or finds its file below a root.
+func (o Options) mpiVersion() (string, error) {
+	if o.Root == "" {
+		return hiersync.MPIVersion()
+	}
+	if file := library(o, "libmpi.so.40"); file != "" {
+		return file, nil
+	}
+	return "", errors.ErrUnsupported
+}
+
+func (o Options) lookPath(name string) (string, error) {
+	if o.Root == "" {
+		return exec.LookPath(name)
+	}
+	for _, folder := range []string{"/usr/bin", "/usr/local/bin"} {
+		if file := filepath.Join(folder, name); exists(o.path(file)) {
+			return file, nil
+		}
+	}
+	return "", exec.ErrNotFound
 }
 
 // Examine looks at everything, in a fixed order.
@@ -262,19 +297,28 @@ func cached(o Options, name string) string {
 
 func exists(file string) bool { _, err := os.Stat(file); return err == nil }
 
+// mpi looks for the two parts of many ranks in several processes: the library that
+// this program opens, and the command that starts the ranks.
 func mpi(o Options) []Finding {
-	names := []string{"libmpi.so.40", "libmpi.so.12", "libmpi.so"}
-	looked := strings.Join(names, ", ") + " (loader paths and LD_LIBRARY_PATH); OMPI_COMM_WORLD_SIZE, PMI_SIZE"
+	const looked = "libmpi.so.40 of Open MPI (loader paths and LD_LIBRARY_PATH); mpirun in PATH; OMPI_COMM_WORLD_SIZE, PMI_SIZE"
 	launched := "not started by mpirun"
 	for _, key := range []string{"OMPI_COMM_WORLD_SIZE", "PMI_SIZE"} {
 		if n := o.Getenv(key); n != "" {
 			launched = "started as one of " + n + " ranks"
 		}
 	}
-	if file := library(o, names...); file != "" {
-		return one("MPI", OK, file+", "+launched, looked)
+	version, err := o.MPI()
+	version, _, _ = strings.Cut(version, ", package")
+	starter, lerr := o.LookPath("mpirun")
+	switch {
+	case err != nil && lerr != nil:
+		return one("MPI", Missing, "no Open MPI (Debian: libopenmpi3, openmpi-bin): parallel.ranks runs ranks in one process; "+launched, looked)
+	case err != nil:
+		return one("MPI", Warn, fmt.Sprintf("%s without a library that this program can use: %v; %s", starter, err, launched), looked)
+	case lerr != nil:
+		return one("MPI", Warn, version+", but no mpirun to start ranks with (Debian: openmpi-bin); "+launched, looked)
 	}
-	return one("MPI", Missing, "not found; "+launched, looked)
+	return one("MPI", OK, version+", "+starter+", "+launched, looked)
 }
 
 // energyCounters lists the counters that runs will report. Most systems let only

@@ -72,9 +72,9 @@ func TestAnEmptyMachineHasNothingAndIsNoError(t *testing.T) {
 
 func TestWhatIsThereIsFound(t *testing.T) {
 	o := machine(t, map[string]string{
-		"proc/meminfo":      "MemTotal:       16384000 kB\nMemFree: 1 kB\nMemAvailable:    8192000 kB\n",
-		"proc/self/cgroup":  "0::/user.slice/a\n",
-		"usr/lib/libmpi.so": "", "opt/x/libcuda.so.1": "", "dev/nvidia0": "",
+		"proc/meminfo":         "MemTotal:       16384000 kB\nMemFree: 1 kB\nMemAvailable:    8192000 kB\n",
+		"proc/self/cgroup":     "0::/user.slice/a\n",
+		"usr/lib/libmpi.so.40": "", "usr/bin/mpirun": "", "opt/x/libcuda.so.1": "", "dev/nvidia0": "",
 		"etc/ld.so.cache":                            "ld.so-1.7.0\x00\x01\x02\x00/opt/x/libcuda.so.1\x00",
 		"proc/driver/nvidia/version":                 "NVRM version: 1\nGCC\n",
 		"sys/fs/cgroup/user.slice/a/memory.max":      "536870912\n",
@@ -97,8 +97,27 @@ func TestWhatIsThereIsFound(t *testing.T) {
 			t.Errorf("%s: %q, want %q", topic, f.Found, want)
 		}
 	}
-	if f := find(t, o, "MPI"); f.Status != OK || !strings.HasSuffix(f.Found, "libmpi.so, started as one of 4 ranks") {
+	if f := find(t, o, "MPI"); f.Status != OK || !strings.HasSuffix(f.Found, "libmpi.so.40, /usr/bin/mpirun, started as one of 4 ranks") {
 		t.Errorf("MPI: %s", f.Found)
+	}
+}
+
+// TestMPIThatIsThereInPartIsSaid: the library and mpirun are separate packages, and a
+// library of another MPI is of no use.
+func TestMPIThatIsThereInPartIsSaid(t *testing.T) {
+	for name, tc := range map[string]struct {
+		files  map[string]string
+		status Status
+		want   string
+	}{
+		"nothing":      {nil, Missing, "no Open MPI (Debian: libopenmpi3, openmpi-bin): parallel.ranks runs ranks in one process"},
+		"only library": {map[string]string{"usr/lib/libmpi.so.40": ""}, Warn, "but no mpirun"},
+		"only mpirun":  {map[string]string{"usr/bin/mpirun": ""}, Warn, "/usr/bin/mpirun without a library that this program can use"},
+		"another MPI":  {map[string]string{"usr/bin/mpirun": "", "usr/lib/libmpi.so.12": ""}, Warn, "without a library that this program can use"},
+	} {
+		if f := find(t, machine(t, tc.files), "MPI"); f.Status != tc.status || !strings.Contains(f.Found, tc.want) {
+			t.Errorf("%s: %+v, want %q", name, f, tc.want)
+		}
 	}
 }
 
