@@ -6,7 +6,7 @@ MODULES := $(shell ls */go.mod | xargs -n1 dirname | grep -vxE 'tools|bench')
 
 export CGO_ENABLED = 0
 
-.PHONY: all demo test test-long memory build fmt vet lint work tidy tidy-check alone consumer \
+.PHONY: all demo test test-long test-cluster memory build fmt vet lint work tidy tidy-check alone consumer \
 	cross arm64 noasm race fuzz generate generate-check cudasim ptx test-cuda gpu-check bench-smoke bench-peers bench-step bench-spike bench/nvmepage prefix clean
 
 all: test
@@ -22,6 +22,9 @@ test: ## everything CI runs; ends with go test's own summary
 
 test-long: ## the slower suites: long kill loops, long fuzzing, every ISA level
 	./scripts/test-long.sh
+
+test-cluster: ## two hosts in network namespaces under mpirun, bytes counted on the wire; needs root
+	./scripts/test-cluster.sh
 
 memory: ## peak memory of runs with GiBs of state against what plan says
 	ASTERIA_LONG=1 go test -timeout 60m -v -run PeakMemoryIsThePlans ./trainer-olmo/cmd/trainer-olmo
