@@ -135,7 +135,7 @@ atmost "$(ratio "$two" "$flat")" 0.55 || fail "two stages send $(ratio "$two" "$
 if [ -n "${SELECTIVE:-1}" ] && "$tmp/trainer-olmo" plan "$tmp/cluster.yaml" parallel.sync=every >/dev/null 2>&1; then
 	refreshes() { # FREQUENCY STALENESS: bytes of roots and bases for one step
 		local all
-		all=$(per_step 10 40 optimizer.name=shampoo runtime.lag_start=0 optimizer.precondition_frequency="$1" runtime.staleness="$2" runtime.lag=1)
+		all=$(per_step 10 40 optimizer.name=shampoo runtime.mode=asteria runtime.lag_start=0 optimizer.precondition_frequency="$1" runtime.staleness="$2" runtime.lag=1)
 		echo $((all - two))
 	}
 	f1s1=$(refreshes 1 1)
