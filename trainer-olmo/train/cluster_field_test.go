@@ -48,7 +48,7 @@ func TestA13ARankWithoutAGradientGoesOn(t *testing.T) {
 		text, _, err := openText(c)
 		return &masking{source: text, from: 2, to: 5, lo: 4, hi: 6}, nil, err // rank 2 of 4 has rows 4 and 5 of 8
 	}
-	set := []string{"train.steps=12", "optimizer.precondition_frequency=2", "parallel.hash_every=1", "runtime.lag_start=0"}
+	set := []string{"train.steps=12", "optimizer.precondition_frequency=2", "parallel.hash_every=1", "runtime.lag_start=0", "parallel.sync=every"}
 	for _, mode := range []string{"native", "asteria"} {
 		var want []float64
 		var refreshed float64
