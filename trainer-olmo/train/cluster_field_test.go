@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math"
 	"math/rand/v2"
 	"path/filepath"
@@ -152,7 +153,7 @@ func stepOdd(c *config.Config, comm *hiersync.Comm, params []param.Param[float32
 	if err != nil {
 		return err
 	}
-	opt, err := newOptimizer(c, s.mine(params), eng, func(*asteria.Options) error { return nil })
+	opt, err := newOptimizer(c, s.mine(params), eng, func(*asteria.Options) error { return nil }, slog.New(slog.DiscardHandler))
 	if err != nil {
 		return err
 	}

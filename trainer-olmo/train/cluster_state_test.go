@@ -3,6 +3,7 @@ package train
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"path/filepath"
 	"sync"
 	"testing"
@@ -40,7 +41,7 @@ func realState(t *testing.T, c *config.Config, ranks int) []int64 {
 				errs[rank] = err
 				return
 			}
-			opt, err := newOptimizer(c, s.mine(m.Params()), eng, func(*asteria.Options) error { return nil })
+			opt, err := newOptimizer(c, s.mine(m.Params()), eng, func(*asteria.Options) error { return nil }, slog.New(slog.DiscardHandler))
 			if err != nil {
 				errs[rank] = err
 				return
