@@ -206,6 +206,27 @@ func (b *Block[T]) StepCost() float64 {
 	return cost * float64(b.size)
 }
 
+// AdoptionCost estimates the floating-point operations, and copies of an element,
+// that one refresh costs the steps around it: its snapshot and its adoption.
+func (b *Block[T]) AdoptionCost() float64 {
+	cost := 0.0
+	for k := range b.order {
+		n := float64(b.FactorOrder(k))
+		if n == 0 {
+			continue
+		}
+		cost += 2 * n * n
+		if b.rotates() {
+			products := 2.0 // by way of the original space
+			if b.needsRotation(k) {
+				products = 1
+			}
+			cost += products * 2 * n * float64(b.size)
+		}
+	}
+	return cost
+}
+
 // Bind attaches the caller's slices, one per section of b.Layout() in its
 // order, and counters. Contents are kept: a new block needs [Block.Reset].
 func (b *Block[T]) Bind(sections [][]T, meta *Meta) (*State[T], error) {

@@ -75,6 +75,33 @@ func TestNoFactorMakesAMethodOneSided(t *testing.T) {
 	}
 }
 
+// What a refresh costs the steps around it: copies of the matrices, and the products
+// that move a momentum kept in the eigenbasis, two of them where the job supplies no
+// rotation.
+func TestAdoptionCost(t *testing.T) {
+	eigen := kron.Options{Momentum: kron.MomentumEigen}
+	for _, c := range []struct {
+		opts kron.Options
+		dims []int
+		want float64
+	}{
+		{eigen, []int{4, 4}, 2*(16+16) + 2*(2*4*16)},
+		{eigen, []int{5, 3}, 2*(25+9) + 2*(2*5*15) + 2*3*15},
+		{kron.Options{}, []int{5, 3}, 2 * (25 + 9)},
+		{kron.Options{Method: kron.Shampoo}, []int{5, 3}, 2 * (25 + 9)},
+		{kron.Options{MaxDim: 4, Momentum: kron.MomentumEigen}, []int{5, 3}, 2*9 + 2*3*15},
+		{kron.Options{MaxDim: 2, Momentum: kron.MomentumEigen}, []int{5, 3}, 0},
+	} {
+		b, err := kron.NewBlock[float32]("b", c.dims, c.opts)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := b.AdoptionCost(); got != c.want {
+			t.Errorf("%v of %v: %v, want %v", c.opts.Method, c.dims, got, c.want)
+		}
+	}
+}
+
 // The first refresh comes at the first call (SOAP, KL) or at Start (Shampoo),
 // the following ones where step mod Every is Phase.
 func TestDueFollowsIntervalAndPhase(t *testing.T) {

@@ -84,7 +84,7 @@ type Totals struct {
 	InFlight     int64         // refreshes due and not adopted
 	Backlog      int           // of these, not begun
 	Adopted      int64         // refreshes adopted late
-	Coalesced    int64         // refreshes not begun because the block's last one was in flight
+	Coalesced    int64         // refreshes not begun because one of the block was in flight, or waited for its turn
 	Spared       int64         // refreshes that Async.Selective left out
 	Waits        int64         // adoption points that had to wait
 	Waited       time.Duration // by them; several may wait at once
@@ -117,7 +117,10 @@ func (s *shadow[T]) totals(t *Totals) {
 	}
 	reg, pool := s.reg.Stats(), s.pool.Stats()
 	t.InFlight, t.Adopted, t.Coalesced = reg.InFlight, reg.Adopted, reg.Coalesced
-	t.Waits, t.AdoptedAfter, t.Spared = reg.Waits+s.waits, reg.MaxAge, s.spared.Load()
+	if s.turns != nil {
+		t.Coalesced += s.turns.coalesced
+	}
+	t.Waits, t.AdoptedAfter, t.Spared = reg.Waits+s.waits, reg.MaxAge, s.spared
 	t.Backlog, t.Abandoned, t.WorkersBusy = pool.Backlog, pool.Abandoned, pool.Time
 	t.Waited = time.Duration(s.waited.Load())
 }

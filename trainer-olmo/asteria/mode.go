@@ -75,6 +75,11 @@ type Async struct {
 	Selective bool
 	// Adopt says when results are taken into use.
 	Adopt Adopt
+	// ReadyShare bounds, with Ready, the refreshes in flight: to this part of all
+	// blocks, counted by what their snapshots and adoptions cost the step, and to what
+	// the workers end within a step. 0 means 0.2, 1 leaves the second bound alone. See
+	// Note: turns.
+	ReadyShare float64
 	// Replay repeats the adoptions of an earlier run, whatever the mode of
 	// adoption that made them; see [Observer.Adopted]. Not nil turns it on.
 	Replay []coherreg.Adoption
@@ -114,6 +119,9 @@ type Observer struct {
 
 // staleness is the budget in steps.
 func (a Async) staleness() int64 { return max(0, or(a.Staleness, 5)) }
+
+// readyShare is the part of the blocks that may be in flight with ready adoption.
+func (a Async) readyShare() float64 { return or(a.ReadyShare, 0.2) }
 
 // lag is the delay of scheduled adoptions, for an interval of so many steps.
 func (a Async) lag(every int64) int64 {
@@ -163,6 +171,7 @@ func (a Async) validate(every int64) error {
 		}
 	}
 	bad(a.Adopt > Ready, "Adopt %d, want scheduled (0) or ready (1)", a.Adopt)
+	bad(!(a.ReadyShare >= 0 && a.ReadyShare <= 1), "ReadyShare %v, want above 0 and up to 1, or 0 (default)", a.ReadyShare)
 	lag := a.lag(every)
 	bad(lag > a.staleness(), "Lag %d is above Staleness %d", lag, a.staleness())
 	bad(lag > every, "Lag %d is above the refresh interval %d: a refresh would be due while the one before is not adopted", lag, every)

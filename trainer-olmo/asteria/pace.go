@@ -242,6 +242,9 @@ func (l Load) String() string {
 // this rank runs. What a block's refresh takes is the least
 // of its last few, which what else the machine did has lengthened least.
 //
+// Where refreshes wait for their turn nothing queues, so only one that takes longer
+// than the budget makes a step wait.
+//
 // Work that falls due is a fluid that the workers drain step by step; Late is
 // what the deepest puddle has above what they drain within the lag.
 func (r *Runtime[T]) Load() (l Load, ok bool) {
@@ -254,15 +257,21 @@ func (r *Runtime[T]) Load() (l Load, ok bool) {
 	if s.opts.Adopt == Ready {
 		l.Lag = s.opts.staleness()
 	}
+	longest := time.Duration(0)
 	for _, u := range s.byPhase {
 		cost := time.Duration(u.cost.least.Load())
 		if cost == 0 {
 			return l, false
 		}
 		l.Work += cost
+		longest = max(longest, cost)
 	}
 	if l.Lag == 0 {
 		return l, false
+	}
+	if s.turns != nil {
+		l.Late = longest - l.Step*time.Duration(l.Lag)
+		return l, true
 	}
 	perStep := l.Step * time.Duration(l.Workers)
 	puddle, worst, phase := time.Duration(0), time.Duration(0), int64(0)

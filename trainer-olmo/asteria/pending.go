@@ -26,6 +26,7 @@ const (
 	pendVersion = 9    // of the value in use, as the registry counts
 	pendInUse   = 10   // step of its snapshot
 	pendAdopted = 11   // step of its adoption
+	pendWaits   = 12   // 1: a refresh was due and waits for its turn, with ready adoption
 )
 
 const (
@@ -76,6 +77,9 @@ func (r *Runtime[T]) PendingSections() []param.Section {
 func (s *shadow[T]) describe(u *unit[T]) {
 	m, name := &u.saved, u.block.Name()
 	*m = pendingMeta{}
+	if u.waits {
+		m[pendWaits] = 1
+	}
 	if e, ok := s.reg.Load(name); ok {
 		m[pendVersion], m[pendInUse], m[pendAdopted] = int64(e.Version), e.AsOf, e.Adopted
 	}
@@ -141,6 +145,7 @@ func (r *Runtime[T]) reserve() {
 // restore puts u's schedule back into the registry.
 func (s *shadow[T]) restore(u *unit[T]) error {
 	m, name := &u.saved, u.block.Name()
+	u.waits = m[pendWaits] == 1
 	if v := m[pendVersion]; v > 0 {
 		e := coherreg.Entry[struct{}]{Version: uint64(v), AsOf: m[pendInUse], Adopted: m[pendAdopted], Synced: m[pendInUse]}
 		if _, err := s.reg.Install(name, e); err != nil {

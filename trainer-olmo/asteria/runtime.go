@@ -70,7 +70,8 @@ type unit[T gemm.Float] struct {
 	owner  int         // rank that refreshes it
 	mine   bool        // this rank refreshes it
 	shared bool        // all ranks know the outcome of the refresh in flight
-	point  point       // of the step that runs, with peers
+	point  point       // of the step that runs
+	waits  bool        // with ready adoption: a refresh was due and waits for its turn
 	task   *task[T]    // the block's refresh
 	cost   cost        // of its refreshes
 	saved  pendingMeta // see PendingSections
@@ -478,6 +479,9 @@ func (r *Runtime[T]) Step(step int64, lr float64) error {
 func (r *Runtime[T]) stepBlocks() error {
 	if r.peers != nil {
 		return r.stepTogether()
+	}
+	if r.shadow != nil {
+		r.lookAll()
 	}
 	for _, u := range r.alone {
 		r.stepUnit(r.wide, u)

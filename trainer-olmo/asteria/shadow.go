@@ -51,9 +51,10 @@ type shadow[T gemm.Float] struct {
 	byPhase  []*unit[T]          // that this rank refreshes, in the order in which they fall due
 	failed   map[replayKey]bool  // refreshes that failed in the run that is replayed
 	adopts   map[replayKey]int64 // with peers: what the run that is replayed adopted, by the step of the snapshot
-	wanted   map[replayKey]bool  // with peers: snapshots whose refreshes it resolved
+	wanted   map[replayKey]bool  // snapshots whose refreshes it resolved
+	turns    *turns[T]           // nil unless ready adoption decides itself what to begin
 	group    int64               // of so many refreshes in a row one is begun, see Async.Selective
-	spared   atomic.Int64        // refreshes that were not begun because of that
+	spared   int64               // refreshes that were not begun because of that
 	waits    int64               // landings that had to wait, with peers
 	together bool                // there are peers
 	log      []coherreg.Adoption
@@ -197,6 +198,9 @@ func (r *Runtime[T]) newShadow() error {
 		return err
 	}
 	r.shadow = s
+	if r.opts.Mode == Asteria && a.Adopt == Ready && a.Replay == nil {
+		s.turns = newTurns(r.units, a.readyShare(), a.workers()*r.opts.Peers.size())
+	}
 	if r.opts.Mode == Native {
 		return nil // no refresh leaves its step
 	}
@@ -316,8 +320,7 @@ func isStateError(err error) bool {
 // late. It comes before the step, which holds memory that the refresh may need:
 // nothing before the adoption point depends on it.
 func (r *Runtime[T]) await(u *unit[T]) point {
-	s, name := r.shadow, u.block.Name()
-	p := r.look(u)
+	s, name, p := r.shadow, u.block.Name(), u.point
 	f, flying := s.reg.Pending(name)
 	if !flying {
 		return p
@@ -331,6 +334,7 @@ func (r *Runtime[T]) await(u *unit[T]) point {
 		return p
 	}
 	p.landed, p.cause = true, err
+	s.turns.landed(p.now - f.AsOf)
 	if err == nil && s.failed[replayKey{u.index, p.now}] {
 		p.cause = ErrReplayed
 	}
@@ -346,25 +350,37 @@ func (r *Runtime[T]) await(u *unit[T]) point {
 	return p
 }
 
+// lookAll finds out what the next step is to do, on one rank.
+func (r *Runtime[T]) lookAll() {
+	for _, u := range r.units {
+		u.point = r.look(u)
+	}
+	r.shadow.turns.take(func(u *unit[T]) bool {
+		f, flying := r.shadow.reg.Pending(u.block.Name())
+		return flying && !f.Resolved
+	})
+}
+
 // look finds out what the next step of u is to do, before anything is waited for.
 func (r *Runtime[T]) look(u *unit[T]) point {
 	s := r.shadow
 	p := point{now: u.state.Meta.Calls() + 1, due: u.block.DueNext(u.state.Meta)}
 	p.inside = p.due && r.inside(u, p.now)
 	_, p.flying = s.reg.Pending(u.block.Name())
-	if p.due && !p.inside && s.leavesOut(u, p.now) {
+	switch {
+	case p.inside:
+	case s.opts.Replay != nil:
+		p.due = s.wanted[replayKey{u.index, p.now}]
+	case p.due && s.leavesOut(u):
 		p.due = false
-		s.spared.Add(1)
+		s.spared++
 	}
 	return p
 }
 
-// leavesOut reports whether the refresh of u that is due at a step is not begun,
-// because none of its results would be adopted.
-func (s *shadow[T]) leavesOut(u *unit[T], now int64) bool {
-	if s.opts.Replay != nil {
-		return s.together && !s.wanted[replayKey{u.index, now}]
-	}
+// leavesOut reports whether the refresh of u that is due at the next step is not
+// begun, because a later one covers it in time: see Async.Selective.
+func (s *shadow[T]) leavesOut(u *unit[T]) bool {
 	if s.group == 1 {
 		return false
 	}
@@ -417,10 +433,10 @@ func (r *Runtime[T]) refresh(w *worker[T], u *unit[T], p *point) error {
 	if err := r.fetch(u.state); err != nil {
 		return err
 	}
+	t.asOf = p.now
 	if err := u.block.Snapshot(u.state, &t.job.Snapshot); err != nil {
 		return u.block.Fail(u.state, 0, err)
 	}
-	t.asOf = p.now
 	if p.inside && r.inside(u, p.now) {
 		err := r.refreshInside(w, u)
 		p.lost = w.inside.lost

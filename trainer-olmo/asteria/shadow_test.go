@@ -670,14 +670,16 @@ func TestReadyCoalesces(t *testing.T) {
 	open := make(chan struct{})
 	o := asyncOptions(kron.Shampoo)
 	o.Frequency, o.Kron.Start = 1, 1
-	o.Async = Async{Staleness: 5, LagStart: 3, Adopt: Ready}
+	o.Async = Async{Staleness: 5, LagStart: 3, Adopt: Ready, ReadyShare: 1}
 	params := network[float32]()
 	r := newRuntime(t, params, 1, gated(o, &closed, func(context.Context) error { <-open; return nil }))
-	closed.Store(false)
-	run(t, r, params, 1, 2)
+	run(t, r, params, 1, 3) // layers.0.q begins at 3
+	if err := r.Settle(t.Context()); err != nil {
+		t.Fatal(err)
+	}
 	closed.Store(true)
-	run(t, r, params, 3, 7) // due at 3; the barrier would wait at 8
-	if s := r.Totals(); s.Coalesced < 4 || s.Waits != 0 {
+	run(t, r, params, 4, 8)                                                  // layers.0.up begins at 4; the barrier would wait at 9
+	if s := r.Totals(); s.Coalesced < 4 || s.Waits != 0 || s.InFlight != 2 { // the one before let one more begin
 		t.Errorf("%+v", s)
 	}
 	if h := healthOf(r, "layers.0.up"); h.Staleness != 4 {
@@ -685,7 +687,7 @@ func TestReadyCoalesces(t *testing.T) {
 	}
 	closed.Store(false)
 	close(open)
-	run(t, r, params, 8, 12)
+	run(t, r, params, 9, 12)
 	if s := r.Totals(); s.AdoptedAfter > 5 {
 		t.Errorf("%+v", s)
 	}
@@ -699,6 +701,9 @@ func TestAsyncOptionsAreChecked(t *testing.T) {
 		"Nice 20":                              {Nice: 20},
 		"JobTimeout -1ns":                      {JobTimeout: -1},
 		"Adopt 2":                              {Adopt: 2},
+		"ReadyShare -0.1":                      {ReadyShare: -0.1},
+		"ReadyShare 1.5":                       {ReadyShare: 1.5},
+		"ReadyShare NaN":                       {ReadyShare: math.NaN()},
 		"outside the budget of 5 steps":        {Replay: []coherreg.Adoption{{Step: 50, AsOf: 10}}},
 		"replay line 0: block 99":              {Replay: []coherreg.Adoption{{Block: 99, Step: 5, AsOf: 4}}},
 	} {

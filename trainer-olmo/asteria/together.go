@@ -202,6 +202,7 @@ func (r *Runtime[T]) land() error {
 			r.resolve(u)
 		}
 	}
+	s.turns.take(func(u *unit[T]) bool { return u.point.flying })
 	return nil
 }
 
@@ -209,6 +210,7 @@ func (r *Runtime[T]) land() error {
 // ranks.
 func (r *Runtime[T]) resolve(u *unit[T]) {
 	s, p := r.shadow, &u.point
+	s.turns.landed(p.now - u.task.asOf)
 	_, _, err := s.reg.Adopt(context.Background(), u.block.Name(), p.now)
 	p.landed, p.flying, p.cause = true, false, err
 	if err == nil && s.failed[replayKey{u.index, p.now}] {

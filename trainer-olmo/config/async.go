@@ -38,7 +38,7 @@ func (c *Config) async() (asteria.Mode, asteria.Async) {
 	spare := runtime.NumCPU() >= c.ComputeThreads()+c.RefreshWorkers()
 	a := asteria.Async{
 		Staleness: negativeZero(int64(r.Staleness)), Lag: negativeZero(int64(r.Lag)), LagStart: negativeZero(int64(r.LagStart)),
-		Adopt: asteria.Adopt(index(r.Adopt, "scheduled", "ready")), Workers: c.RefreshWorkers(),
+		Adopt: asteria.Adopt(index(r.Adopt, "scheduled", "ready")), ReadyShare: r.ReadyShare, Workers: c.RefreshWorkers(),
 		JobTimeout: r.JobTimeout, Paced: true,
 	}
 	if spare {

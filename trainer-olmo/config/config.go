@@ -197,6 +197,7 @@ type Runtime struct {
 	Lag        int           `yaml:"lag" range:"[-1,1000000]" doc:"steps from snapshot to adoption, -1 = min(staleness, precondition_frequency) (asteria)"`
 	LagStart   int           `yaml:"lag_start" range:"[-1,inf)" doc:"refreshes due before this step are adopted at once, later ones runtime.lag late; -1 = 5 precondition_frequency, and then late by no more than 1 in 25 of the steps so far (asteria)"`
 	Adopt      string        `yaml:"adopt" oneof:"scheduled ready" doc:"when a result is taken into use (asteria)"`
+	ReadyShare float64       `yaml:"ready_share" range:"(0,1]" doc:"with runtime.adopt ready, the part of the blocks, by what adoption costs the step, whose refreshes are in flight at once; the others wait for their turn, 1 = only until the workers are free (asteria)"`
 	Workers    int           `yaml:"workers" range:"[0,4096]" doc:"refresh workers, 0 = chosen (asteria)"`
 	JobTimeout time.Duration `yaml:"job_timeout" range:"[0,inf)" doc:"time after which a refresh beside training, or inside a step a call of its solver, counts as failed; 0 = never"`
 	Replay     string        `yaml:"replay" doc:"adoption log to replay (asteria)"`

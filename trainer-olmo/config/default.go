@@ -26,7 +26,7 @@ func Default() Config {
 		Loss: Loss{ZLoss: 1e-5, Divisor: "labels"},
 		Runtime: Runtime{
 			// The asynchronous runtime becomes the default when it exists.
-			Device: "cpu", Mode: "native", Staleness: 5, Lag: -1, LagStart: -1, Adopt: "scheduled",
+			Device: "cpu", Mode: "native", Staleness: 5, Lag: -1, LagStart: -1, Adopt: "scheduled", ReadyShare: 0.2,
 		},
 		Parallel:   Parallel{Ranks: 1, Sync: "selective", Roots: "owner", Deadline: time.Minute},
 		Tiers:      Tiers{Pressure: true},

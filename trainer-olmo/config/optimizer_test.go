@@ -50,13 +50,13 @@ func TestTheRuntimesOptionsCarryTheKeys(t *testing.T) {
 
 func TestTheRuntimesKeysReachTheRuntime(t *testing.T) {
 	c := mustParse(t, base, "optimizer.name=soap", "train.threads=1",
-		"runtime={mode: asteria, staleness: 7, lag: 0, lag_start: -1, adopt: ready, workers: 3, job_timeout: 2m}")
+		"runtime={mode: asteria, staleness: 7, lag: 0, lag_start: -1, adopt: ready, ready_share: 0.5, workers: 3, job_timeout: 2m}")
 	o, err := c.AsteriaOptions()
 	if err != nil {
 		t.Fatal(err)
 	}
 	a := o.Async
-	if o.Mode != asteria.Asteria || a.Staleness != 7 || a.Lag != -1 || a.LagStart != 0 || a.Adopt != asteria.Ready || a.Workers != 3 || a.JobTimeout != 2*time.Minute {
+	if o.Mode != asteria.Asteria || a.Staleness != 7 || a.Lag != -1 || a.LagStart != 0 || a.Adopt != asteria.Ready || a.ReadyShare != 0.5 || a.Workers != 3 || a.JobTimeout != 2*time.Minute {
 		t.Errorf("got %v %+v", o.Mode, a)
 	}
 	if c.RefreshWorkers() != 3 || !a.Paced || (runtime.NumCPU() < 4) == (a.Nice > 0) {

@@ -150,7 +150,7 @@ func (c *Config) notices(set map[string]string) []string {
 		changed bool
 	}{
 		{"runtime.staleness", r.Staleness != d.Staleness}, {"runtime.lag", r.Lag != d.Lag}, {"runtime.lag_start", r.LagStart != d.LagStart},
-		{"runtime.adopt", r.Adopt != d.Adopt}, {"runtime.workers", r.Workers != d.Workers},
+		{"runtime.adopt", r.Adopt != d.Adopt}, {"runtime.ready_share", r.ReadyShare != d.ReadyShare}, {"runtime.workers", r.Workers != d.Workers},
 	} {
 		if k.changed && set[k.key] != "" {
 			out = append(out, fmt.Sprintf("%s: %s has no effect in native mode", set[k.key], k.key))
