@@ -40,9 +40,10 @@
 // beside training, and the block adopts it at its adoption point some steps
 // later: with [Scheduled] adoption exactly Async.Lag steps later, waiting if the
 // worker is late, so that the bits depend on the schedule and on nothing that the
-// workers do; with [Ready] adoption as soon as it is there. The first root or
-// basis of a block, and everything before Async.LagStart, is computed inside the
-// step as in native mode.
+// workers do; with [Ready] adoption as soon as it is there, where what is due waits
+// for its turn before it is snapshotted; see Note: turns. The first root or basis of
+// a block, and everything before Async.LagStart, is computed inside the step as in
+// native mode.
 //
 //	age        steps since the statistics of the result in use; native has 0..f-1
 //	staleness  steps that a due refresh has not been adopted for; native has 0
