@@ -137,7 +137,7 @@ func (f *freezer[T]) room(s *store[T], bytes int64) bool {
 	if o.Host == 0 || o.NVMe != nil && o.NVMeSize == 0 {
 		return true
 	}
-	return s.placed+f.extra+bytes <= o.Device+o.Host+o.NVMeSize
+	return s.placed+s.gap+f.extra+bytes <= o.Device+o.Host+o.NVMeSize
 }
 
 // copy makes p's copy, without the lock, and reports whether it could.

@@ -44,7 +44,7 @@ func TestA25_ASlowSaveHoldsOneStep(t *testing.T) {
 			"copies on NVMe":    func(p Plan) *Tiers { return &Tiers{Host: p.Group, NVMe: &tierctltest.Memory{}} },
 			"no room in RAM":    func(p Plan) *Tiers { return &Tiers{Host: p.Placed} },
 			"no room on NVMe": func(p Plan) *Tiers {
-				return &Tiers{Host: p.Group, NVMe: &tierctltest.Memory{}, NVMeSize: p.Placed - p.Group}
+				return &Tiers{Host: p.Group, NVMe: &tierctltest.Memory{}, NVMeSize: p.Placed + p.Slack(2) - p.Group}
 			},
 		} {
 			o := asyncOptions(m)

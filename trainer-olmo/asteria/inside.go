@@ -83,16 +83,18 @@ func (c *solverCall[T]) Done(err error) { c.over <- err }
 // begin starts a block's step.
 func (s *insider[T]) begin(block string) { s.block, s.solver = block, nil }
 
-// do makes the call that is ready and returns its error. The context of the step
-// never ends; that of the call ends when nobody waits for it any more.
-func (s *insider[T]) do(what method) error {
+// do makes a call and returns its error. The context of the step never ends; that of
+// the call ends when nobody waits for it any more. A call that was left behind may
+// still read its arguments, so none are laid down after it.
+func (s *insider[T]) do(c solverCall[T]) error {
 	if s.lost || s.stop.Load() {
 		return hooks.ErrAbandoned
 	}
 	if s.solver == nil {
 		s.solver = solverFor(s.solvers, s.block, s.next)
 	}
-	s.call.solver, s.call.what = s.solver, what
+	c.solver, c.over = s.solver, s.call.over
+	s.call = c
 	s.pool.Submit(&s.call)
 	err := <-s.call.over
 	s.lost = errors.Is(err, hooks.ErrAbandoned)
@@ -101,26 +103,22 @@ func (s *insider[T]) do(what method) error {
 
 // Root implements [kron.Refresher].
 func (s *insider[T]) Root(_ context.Context, dst, a gemm.Matrix[T], exponent float64) error {
-	s.call.dst, s.call.a, s.call.x = dst, a, exponent
-	return s.do(root)
+	return s.do(solverCall[T]{what: root, dst: dst, a: a, x: exponent})
 }
 
 // Eigen implements [kron.Refresher].
 func (s *insider[T]) Eigen(_ context.Context, q gemm.Matrix[T], w []T, a gemm.Matrix[T], descending bool) error {
-	s.call.dst, s.call.a, s.call.w, s.call.descending = q, a, w, descending
-	return s.do(eigen)
+	return s.do(solverCall[T]{what: eigen, dst: q, a: a, w: w, descending: descending})
 }
 
 // Iterate implements [kron.Refresher].
 func (s *insider[T]) Iterate(_ context.Context, q, a gemm.Matrix[T], perm []int) error {
-	s.call.dst, s.call.a, s.call.perm = q, a, perm
-	return s.do(iterate)
+	return s.do(solverCall[T]{what: iterate, dst: q, a: a, perm: perm})
 }
 
 // Diagonalize implements [kron.Refresher].
 func (s *insider[T]) Diagonalize(_ context.Context, q gemm.Matrix[T], w []T, a gemm.Matrix[T], maxIter int, tol float64) error {
-	s.call.dst, s.call.a, s.call.w, s.call.n, s.call.x = q, a, w, maxIter, tol
-	return s.do(diagonalize)
+	return s.do(solverCall[T]{what: diagonalize, dst: q, a: a, w: w, n: maxIter, x: tol})
 }
 
 // newInside starts the goroutines on which steps make their solver calls: as many

@@ -59,6 +59,8 @@ type Plan struct {
 	// Group is the most bytes that have to be in addressable tiers at once: what the
 	// step of the largest block touches when a refresh runs inside it.
 	Group int64
+	// Largest is the bytes of the largest object that is placed.
+	Largest int64
 	// Device is the accelerator's memory, where there is one.
 	Device DeviceNeed
 }
@@ -161,6 +163,7 @@ func (p *Plan) place(objects ...int64) {
 	group := int64(0)
 	for _, n := range objects {
 		group += n
+		p.Largest = max(p.Largest, n)
 	}
 	p.Placed += group
 	p.Group = max(p.Group, group)
@@ -199,12 +202,26 @@ func (p Plan) CheckTiers(t *Tiers) error {
 	case t.NVMe == nil:
 		return fmt.Errorf("asteria: tiers: the optimizer's state needs %d bytes (%s), device %d + host %d = %d: %d too few without NVMe",
 			p.Placed, p.stateClasses(), t.Device, t.Host, ram, p.Placed-ram)
-	case t.NVMeSize > 0 && p.Placed > ram+t.NVMeSize:
-		return fmt.Errorf("asteria: tiers: the optimizer's state needs %d bytes (%s), device %d + host %d + NVMe %d = %d: %d too few",
-			p.Placed, p.stateClasses(), t.Device, t.Host, t.NVMeSize, ram+t.NVMeSize, p.Placed-ram-t.NVMeSize)
+	case t.NVMeSize > 0 && p.Placed+p.slack(t) > ram+t.NVMeSize:
+		return fmt.Errorf("asteria: tiers: the optimizer's state needs %d bytes (%s) and %d free to move its largest object, device %d + host %d + NVMe %d = %d: %d too few",
+			p.Placed, p.stateClasses(), p.slack(t), t.Device, t.Host, t.NVMeSize, ram+t.NVMeSize, p.Placed+p.slack(t)-ram-t.NVMeSize)
 	}
 	return nil
 }
+
+// slack is what must stay free of bounded tiers, the last of which is NVMe.
+func (p Plan) slack(t *Tiers) int64 {
+	bounded := 2
+	if t.Device > 0 {
+		bounded = 3
+	}
+	return p.Slack(bounded)
+}
+
+// Slack returns the bytes that must stay free when so many bounded tiers hold the
+// state between them: an object is whole, and with a gap of less than the largest
+// in each tier nothing could move.
+func (p Plan) Slack(bounded int) int64 { return int64(bounded) * p.Largest }
 
 // stateClasses is the arithmetic behind Placed, but for padding.
 func (p Plan) stateClasses() string {

@@ -131,7 +131,7 @@ func New[T gemm.Float](params []param.Param[T], eng *gemm.Engine, opts Options) 
 // build makes what the plan says.
 func (r *Runtime[T]) build(live []param.Param[T], sites []site[T], rest []int) (err error) {
 	if r.opts.Tiers != nil {
-		if r.store, err = newStore[T](*r.opts.Tiers, r.plan.Placed, r.opts.Backend); err != nil {
+		if r.store, err = newStore[T](*r.opts.Tiers, r.plan, r.opts.Backend); err != nil {
 			return err
 		}
 	}

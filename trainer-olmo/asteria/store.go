@@ -53,6 +53,7 @@ type store[T gemm.Float] struct {
 	memory  *recycler
 	backing *countedBacking // nil without NVMe
 	placed  int64           // bytes of all objects, as planned
+	gap     int64           // bytes that stay free to move objects between full tiers
 	streams bool            // not everything fits into the addressable tiers
 	ahead   int64           // bytes announced ahead of their use
 	device  int             // tier that factors prefer
@@ -134,11 +135,14 @@ func (b *countedBacking) Load(ctx context.Context, id uint64, dst []byte) error 
 
 // newStore makes the tiers; nothing is allocated in them before it is used.
 // A backend's memory goes before the system's.
-func newStore[T gemm.Float](o Tiers, placed int64, b Backend) (*store[T], error) {
+func newStore[T gemm.Float](o Tiers, plan Plan, b Backend) (*store[T], error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	s := &store[T]{opts: o, placed: placed}
+	s := &store[T]{opts: o, placed: plan.Placed}
+	if o.NVMeSize > 0 {
+		s.gap = plan.slack(&o)
+	}
 	s.freezer.changed.L = &s.freezer.mu
 	var source uvm.Allocator = uvm.Host{}
 	if o.Pinned {
@@ -164,7 +168,7 @@ func newStore[T gemm.Float](o Tiers, placed int64, b Backend) (*store[T], error)
 	if o.NVMe != nil {
 		s.backing = &countedBacking{Backing: o.NVMe}
 		tiers = append(tiers, tierctl.Tier{Name: TierNVMe, Capacity: o.NVMeSize, Backing: s.backing})
-		s.streams = placed > limit
+		s.streams = plan.Placed > limit
 	}
 	s.ahead = or(o.Staging, o.Host/8)
 	ctl, err := tierctl.New(tierctl.Options{

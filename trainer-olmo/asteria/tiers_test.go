@@ -169,7 +169,8 @@ func TestTiersThatAreTooSmallAreRefused(t *testing.T) {
 		want  string
 	}{
 		"no NVMe":            {Tiers{Host: p.Placed - 1}, fmt.Sprintf("needs %d bytes (factors", p.Placed)},
-		"NVMe too small":     {Tiers{Host: p.Group, NVMe: &tierctltest.Memory{}, NVMeSize: 4096}, fmt.Sprintf("host %d + NVMe 4096 = %d: %d too few", p.Group, p.Group+4096, p.Placed-p.Group-4096)},
+		"NVMe too small":     {Tiers{Host: p.Group, NVMe: &tierctltest.Memory{}, NVMeSize: 4096}, fmt.Sprintf("host %d + NVMe 4096 = %d: %d too few", p.Group, p.Group+4096, p.Placed+p.Slack(2)-p.Group-4096)},
+		"no gap to move in":  {Tiers{Host: p.Group, NVMe: &tierctltest.Memory{}, NVMeSize: p.Placed - p.Group}, fmt.Sprintf("and %d free to move its largest object", p.Slack(2))},
 		"no room for a step": {Tiers{Host: p.Group - 1, NVMe: &tierctltest.Memory{}}, fmt.Sprintf("needs %d bytes at once", p.Group)},
 		"unused NVMe":        {Tiers{NVMe: &tierctltest.Memory{}}, "without a limit would never be used"},
 		"negative":           {Tiers{Host: -1}, "host -1"},

@@ -133,6 +133,11 @@ func (p *Plan) checkTiers(c *config.Config, a asteria.Plan) error {
 	sum := fmt.Sprintf("the optimizer's state needs %s = %s (%s bytes)", strings.Join(parts, " + "), Size(need), Group(need))
 	budget := fmt.Sprintf("tiers.device %s + tiers.host %s", Size(int64(c.Tiers.Device)), Size(int64(c.Tiers.Host)))
 	size := int64(c.Tiers.NVMe.Size)
+	bounded := 2
+	if c.Tiers.Device > 0 {
+		bounded++
+	}
+	slack := a.Slack(bounded)
 	switch {
 	case a.Group > ram:
 		return fmt.Errorf("%w: the step of the largest block needs %s of state at once, %s allow %s, %s too few", ErrOverBudget, Size(a.Group), budget, Size(ram), Size(a.Group-ram))
@@ -140,8 +145,8 @@ func (p *Plan) checkTiers(c *config.Config, a asteria.Plan) error {
 		return nil
 	case c.Tiers.NVMe.Path == "":
 		return fmt.Errorf("%w: %s, %s allow %s, %s too few; set tiers.nvme.path or raise a limit", ErrOverBudget, sum, budget, Size(ram), Size(need-ram))
-	case size > 0 && need > ram+size:
-		return fmt.Errorf("%w: %s, %s + tiers.nvme.size %s allow %s, %s too few", ErrOverBudget, sum, budget, Size(size), Size(ram+size), Size(need-ram-size))
+	case size > 0 && need+slack > ram+size:
+		return fmt.Errorf("%w: %s and %s free to move the largest part of it, %s + tiers.nvme.size %s allow %s, %s too few", ErrOverBudget, sum, Size(slack), budget, Size(size), Size(ram+size), Size(need+slack-ram-size))
 	}
 	return nil
 }
