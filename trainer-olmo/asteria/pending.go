@@ -145,7 +145,7 @@ func (r *Runtime[T]) reserve() {
 // restore puts u's schedule back into the registry.
 func (s *shadow[T]) restore(u *unit[T]) error {
 	m, name := &u.saved, u.block.Name()
-	u.waits = m[pendWaits] == 1
+	u.waits = s.turns != nil && m[pendWaits] == 1
 	if v := m[pendVersion]; v > 0 {
 		e := coherreg.Entry[struct{}]{Version: uint64(v), AsOf: m[pendInUse], Adopted: m[pendAdopted], Synced: m[pendInUse]}
 		if _, err := s.reg.Install(name, e); err != nil {
