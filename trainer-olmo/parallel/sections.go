@@ -2,7 +2,6 @@ package parallel
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -57,7 +56,7 @@ func (s *Shard[T]) Sections(ctx context.Context, own []param.Section, byName boo
 		d.Key[3] = i
 		list[i] = d
 	}
-	all, err := exchangeLists(ctx, s.c, list)
+	all, err := GatherJSON(ctx, s.c, list)
 	if err != nil {
 		return nil, err
 	}
@@ -132,40 +131,6 @@ func kindOf(s param.Section) (kind byte, n int) {
 		return 'd', len(s.F64)
 	}
 	return 'i', len(s.I64)
-}
-
-// exchangeLists gives every rank the lists of all.
-func exchangeLists(ctx context.Context, c *hiersync.Comm, mine []described) ([][]described, error) {
-	raw, err := json.Marshal(mine)
-	if err != nil {
-		return nil, err
-	}
-	sizes := make([]int64, c.Size())
-	sizes[c.Rank()] = int64(len(raw))
-	if err := hiersync.Allgather(ctx, c, sizes, slices.Repeat([]int{1}, c.Size())); err != nil {
-		return nil, err
-	}
-	counts, total, at := make([]int, c.Size()), 0, 0
-	for r, n := range sizes {
-		if r == c.Rank() {
-			at = total
-		}
-		counts[r] = int(n)
-		total += int(n)
-	}
-	buf := make([]byte, total)
-	copy(buf[at:], raw)
-	if err := hiersync.Allgather(ctx, c, buf, counts); err != nil {
-		return nil, err
-	}
-	lists := make([][]described, c.Size())
-	for r, n := range counts {
-		if err := json.Unmarshal(buf[:n], &lists[r]); err != nil {
-			return nil, fmt.Errorf("parallel: sections of rank %d: %w", r, err)
-		}
-		buf = buf[n:]
-	}
-	return lists, nil
 }
 
 // merge orders the sections of all ranks as an unsharded optimizer has them.

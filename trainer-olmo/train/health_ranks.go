@@ -3,13 +3,12 @@ package train
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
 
-	"github.com/asteria-runtime/asteria/hiersync"
 	"github.com/asteria-runtime/asteria/trainer-olmo/asteria"
+	"github.com/asteria-runtime/asteria/trainer-olmo/parallel"
 	"github.com/asteria-runtime/asteria/trainer-olmo/param"
 )
 
@@ -53,7 +52,7 @@ func (r *run[T]) meet() error {
 		SentInNode: sent.IntraBytes, SentBetween: sent.InterBytes,
 	}
 	own.Blocks, own.Reasons = r.ownHealth()
-	all, err := gatherJSON(context.Background(), c, own)
+	all, err := parallel.GatherJSON(context.Background(), c, own)
 	if err != nil {
 		return fmt.Errorf("train: health of the ranks: %w", err)
 	}
@@ -92,36 +91,6 @@ func (m meeting) merge(blocks []asteria.BlockHealth, reasons []string) ([]rankHe
 	}
 	slices.SortStableFunc(blocks, func(a, b asteria.BlockHealth) int { return cmp.Compare(a.Block, b.Block) })
 	return m.ranks, blocks, reasons
-}
-
-// gatherJSON gives every rank the values of all, in the order of ranks.
-func gatherJSON[V any](ctx context.Context, c *hiersync.Comm, own V) ([]V, error) {
-	raw, err := json.Marshal(own)
-	if err != nil {
-		return nil, err
-	}
-	sizes := make([]int64, c.Size())
-	sizes[c.Rank()] = int64(len(raw))
-	if err := hiersync.Allgather(ctx, c, sizes, slices.Repeat([]int{1}, c.Size())); err != nil {
-		return nil, err
-	}
-	counts, at, total := make([]int, len(sizes)), make([]int, len(sizes)), 0
-	for rank, n := range sizes {
-		counts[rank], at[rank] = int(n), total
-		total += int(n)
-	}
-	buf := make([]byte, total)
-	copy(buf[at[c.Rank()]:], raw)
-	if err := hiersync.Allgather(ctx, c, buf, counts); err != nil {
-		return nil, err
-	}
-	values := make([]V, len(sizes))
-	for rank := range values {
-		if err := json.Unmarshal(buf[at[rank]:][:counts[rank]], &values[rank]); err != nil {
-			return nil, fmt.Errorf("of rank %d: %w", rank, err)
-		}
-	}
-	return values, nil
 }
 
 // sectionBytes is the size of what sections hold of parameters; a counter that every
