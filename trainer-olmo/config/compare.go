@@ -50,8 +50,8 @@ type compareRun struct {
 // maxComparedRuns bounds a slip in a sweep.
 const maxComparedRuns = 1000
 
-// LoadComparison reads a file with a section compare. Overrides are applied
-// last, to every run.
+// LoadComparison reads a file with a section compare. Overrides of its own
+// keys change the section, the others are applied last, to every run.
 func LoadComparison(file string, overrides []string) (*Comparison, error) {
 	text, err := readFile(file)
 	if err != nil {
@@ -69,6 +69,10 @@ func ParseComparison(name string, text []byte, overrides []string) (*Comparison,
 	if tree.kind != mapKind || tree.child("compare") == nil {
 		return nil, Errors{{At: name, Key: "compare", Msg: "is not set; it lists the runs to compare"}}
 	}
+	own, overrides := cutCompare(overrides)
+	if tree, err = (&loader{file: name}).override(tree, own); err != nil {
+		return nil, err
+	}
 	section, err := decodeCompare(name, tree.child("compare"))
 	if err != nil {
 		return nil, err
@@ -78,6 +82,18 @@ func ParseComparison(name string, text []byte, overrides []string) (*Comparison,
 		c.run(r, section.Seeds)
 	}
 	return c.finish(section)
+}
+
+// cutCompare parts overrides of the section itself from those of the runs.
+func cutCompare(overrides []string) (section, runs []string) {
+	for _, o := range overrides {
+		if strings.HasPrefix(strings.TrimPrefix(o, "--"), "compare.") {
+			section = append(section, o)
+		} else {
+			runs = append(runs, o)
+		}
+	}
+	return section, runs
 }
 
 // decodeCompare reads the section strictly and checks it by itself.

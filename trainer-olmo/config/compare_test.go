@@ -88,3 +88,27 @@ func TestASweepCannotRunAway(t *testing.T) {
 		t.Error("a million runs are accepted")
 	}
 }
+
+func TestOverridesOfTheSectionChangeItAndNotItsRuns(t *testing.T) {
+	c, err := ParseComparison("f.yaml", []byte(compared), []string{"--compare.seeds=[9]", "optimizer.eps=1e-6"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := len(c.Runs); n != 5 { // 4 of the sweep with one seed in place of two, and soap with its own
+		t.Fatalf("%d runs, want 5", n)
+	}
+	for i, r := range c.Runs {
+		want := int64(9)
+		if i == 4 {
+			want = 5
+		}
+		if r.Seed != want || r.Config.Optimizer.Eps != 1e-6 {
+			t.Errorf("run %d: seed %d, eps %g, want %d, 1e-6", i, r.Seed, r.Config.Optimizer.Eps, want)
+		}
+	}
+	for override, want := range map[string]string{"compare.sedes=[9]": "compare.sedes", "compare.runs=[]": "list at least one run"} {
+		if _, err := ParseComparison("f.yaml", []byte(compared), []string{override}); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", override, err, want)
+		}
+	}
+}
