@@ -1,13 +1,11 @@
 package train
 
 import (
-	"bufio"
 	"context"
 	"fmt"
 	"io"
 	"math"
 	"os"
-	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"strings"
@@ -167,20 +165,7 @@ func TestA06_SIGTERMSavesWhileARefreshHangs(t *testing.T) {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
 			folder := t.TempDir()
-			cmd := exec.Command(os.Args[0], "-test.run=^TestHelperHang$")
-			cmd.Env = append(os.Environ(), hangFolder+"="+folder, hangKind+"="+kind)
-			out, err := cmd.StdoutPipe()
-			if err == nil {
-				err = cmd.Start()
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
-			in := bufio.NewReader(out)
-			if line, err := in.ReadString('\n'); line != "hangs\n" {
-				rest, _ := io.ReadAll(in)
-				t.Fatalf("the child says %q, %v\n%s", line, err, rest)
-			}
+			cmd, in := startChild(t, "TestHelperHang", "hangs", hangFolder+"="+folder, hangKind+"="+kind)
 			time.Sleep(100 * time.Millisecond) // the step may wait for it now
 			start := time.Now()
 			if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {

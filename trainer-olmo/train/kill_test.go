@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -111,26 +112,14 @@ func within(r *rand.Rand, optimizer string) time.Duration {
 // itself, which it may only with success.
 func killOnce(t *testing.T, folder, optimizer string, after time.Duration) bool {
 	t.Helper()
-	cmd := exec.Command(os.Args[0], "-test.run=^TestHelperTrain$")
-	cmd.Env = append(os.Environ(), killFolder+"="+folder, killOptimizer+"="+optimizer)
+	cmd, in := startChild(t, "TestHelperTrain", "ready", killFolder+"="+folder, killOptimizer+"="+optimizer)
 	var rest bytes.Buffer
-	out, err := cmd.StdoutPipe()
-	if err == nil {
-		err = cmd.Start()
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	in := bufio.NewReader(out)
-	if line, err := in.ReadString('\n'); line != "ready\n" {
-		t.Fatalf("the child says %q, %v", line, err)
-	}
 	time.Sleep(after)
 	killErr := cmd.Process.Kill()
 	if _, err := rest.ReadFrom(in); err != nil {
 		t.Fatal(err)
 	}
-	err = cmd.Wait()
+	err := cmd.Wait()
 	if cmd.ProcessState.Exited() {
 		if err != nil {
 			t.Fatalf("the child failed: %v\n%s", err, &rest)
@@ -141,4 +130,26 @@ func killOnce(t *testing.T, folder, optimizer string, after time.Duration) bool 
 		t.Fatal(killErr)
 	}
 	return false
+}
+
+// startChild runs one test of this binary in a process of its own, with more of an
+// environment, and returns when it has said that it is where it is wanted. What it
+// says afterwards is to be read.
+func startChild(t *testing.T, test, says string, env ...string) (*exec.Cmd, *bufio.Reader) {
+	t.Helper()
+	cmd := exec.Command(os.Args[0], "-test.run=^"+test+"$")
+	cmd.Env = append(os.Environ(), env...)
+	out, err := cmd.StdoutPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	in := bufio.NewReader(out)
+	if line, err := in.ReadString('\n'); line != says+"\n" {
+		rest, _ := io.ReadAll(in)
+		t.Fatalf("the child says %q, %v\n%s", line, err, rest)
+	}
+	return cmd, in
 }
