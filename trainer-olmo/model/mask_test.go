@@ -94,24 +94,35 @@ func TestAttentionTilesAgainstDefinition(t *testing.T) {
 	}
 }
 
-// A worker that has never had a head allocates nothing for its first one.
+// A worker that has never had a head allocates nothing for its first one. The counter
+// is the process's, and the collector may allocate meanwhile: what the worker itself
+// allocates, it allocates for each new worker.
 func TestAttentionAllocatesNothingAfterReserve(t *testing.T) {
 	for _, n := range []int{1, 63, 64, 200, 700, 1300} {
-		const hd = 32
-		a := newAttention[float32](gemm.New(1), queryBlock, keyBlock)
-		a.reserve(n, hd)
-		m := func() gemm.Matrix[float32] { return gemm.NewMatrix[float32](n, hd) }
-		h := head[float32]{q: m(), k: m(), v: m(), o: m(), lse: make([]float32, n), lo: make([]int32, n), scale: 1}
-		g := headGrad[float32]{do: m(), dq: m(), dk: m(), dv: m()}
-		var before, after runtime.MemStats
-		runtime.ReadMemStats(&before)
-		a.forward(&h)
-		a.backward(&h, &g)
-		runtime.ReadMemStats(&after)
-		if k := after.Mallocs - before.Mallocs; k != 0 {
-			t.Errorf("%d positions: %d allocations", n, k)
+		least := firstHeadAllocates(n)
+		for range 4 {
+			least = min(least, firstHeadAllocates(n))
+		}
+		if least != 0 {
+			t.Errorf("%d positions: %d allocations", n, least)
 		}
 	}
+}
+
+// firstHeadAllocates counts what is allocated while a new worker has its first head.
+func firstHeadAllocates(n int) uint64 {
+	const hd = 32
+	a := newAttention[float32](gemm.New(1), queryBlock, keyBlock)
+	a.reserve(n, hd)
+	m := func() gemm.Matrix[float32] { return gemm.NewMatrix[float32](n, hd) }
+	h := head[float32]{q: m(), k: m(), v: m(), o: m(), lse: make([]float32, n), lo: make([]int32, n), scale: 1}
+	g := headGrad[float32]{do: m(), dq: m(), dk: m(), dv: m()}
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	a.forward(&h)
+	a.backward(&h, &g)
+	runtime.ReadMemStats(&after)
+	return after.Mallocs - before.Mallocs
 }
 
 // logitsOf runs a model on a batch.
