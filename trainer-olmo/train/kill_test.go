@@ -21,17 +21,17 @@ import (
 const (
 	killFolder    = "ASTERIA_TEST_TRAIN_FOLDER"
 	killOptimizer = "ASTERIA_TEST_TRAIN_OPTIMIZER"
-	killNVMe      = "ASTERIA_TEST_TRAIN_NVME" // folder of the NVMe tier of killTiers
-	killTiers     = "soap beside training in tiers"
+	killNVMe      = "ASTERIA_TEST_TRAIN_NVME" // folder of the NVMe tier
+	inTiers       = " in tiers"               // ends the name of a method that has one
 )
 
 // killOverrides make a run that saves often and lasts long enough to be killed.
 // method is an optimizer, alone for the native mode, or followed by " asteria" for
-// refreshes in the background; killTiers has its state in tiers, too.
+// refreshes in the background, and then by inTiers for a state in tiers, too.
 func killOverrides(method string) []string {
-	if method == killTiers {
+	if method, ok := strings.CutSuffix(method, inTiers); ok {
 		tiers := fmt.Sprintf("tiers={host: 96KiB, nvme: {path: %q}}", os.Getenv(killNVMe))
-		return append(killOverrides("soap asteria"), tiers)
+		return append(killOverrides(method), tiers)
 	}
 	optimizer, mode, _ := strings.Cut(method, " ")
 	o := []string{"runtime.mode=native"}
@@ -56,11 +56,13 @@ func TestHelperTrain(t *testing.T) {
 // a run that was left alone. ASTERIA_LONG=1 makes it 50 kills a method.
 func TestKilledRunsContinue(t *testing.T) {
 	kills := 4
+	methods := []string{"adamw", "soap", "soap asteria", "kl-shampoo asteria", "soap asteria" + inTiers}
 	if os.Getenv("ASTERIA_LONG") == "1" {
 		kills = 50
+		methods = append(methods, "shampoo asteria"+inTiers, "kl-shampoo asteria"+inTiers)
 	}
 	t.Setenv(killNVMe, t.TempDir())
-	for _, optimizer := range []string{"adamw", "soap", "soap asteria", "kl-shampoo asteria", killTiers} {
+	for _, optimizer := range methods {
 		t.Run(optimizer, func(t *testing.T) {
 			const seed = 7
 			r := rand.New(rand.NewPCG(seed, 0))
@@ -102,7 +104,7 @@ func TestKilledRunsContinue(t *testing.T) {
 // within is a random time to kill after; tiers take longer to begin.
 func within(r *rand.Rand, optimizer string) time.Duration {
 	most := 250
-	if optimizer == killTiers {
+	if strings.HasSuffix(optimizer, inTiers) {
 		most = 1500
 	}
 	return time.Duration(10+r.IntN(most)) * time.Millisecond
