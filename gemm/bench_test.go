@@ -169,3 +169,26 @@ func BenchmarkPeak(b *testing.B) {
 	}
 	b.ReportMetric(peakRate(f), "GFLOP/s")
 }
+
+// BenchmarkParts is the gradient of a weight from four parts, one after the other and
+// as a tree of as many groups.
+func BenchmarkParts(b *testing.B) {
+	groups := []int{0, 1, 2, 3}
+	for _, s := range []struct{ out, in, part int }{{768, 256, 256}, {1376, 256, 256}, {256, 688, 256}, {4096, 256, 256}, {2048, 2048, 512}} {
+		for _, kind := range []string{"fold", "tree"} {
+			b.Run(fmt.Sprintf("%s/%dx%d/threads=2", kind, s.out, s.in), func(b *testing.B) {
+				e := engine(b, 2, Auto)
+				n := 4 * s.part
+				x, y, z := MatrixOf(n, s.out, randomSlice[float32](n*s.out)), MatrixOf(n, s.in, randomSlice[float32](n*s.in)), NewMatrix[float32](s.out, s.in)
+				for b.Loop() {
+					if kind == "tree" {
+						MulTree(e, true, false, s.part, groups, 1, x, y, 0, z)
+					} else {
+						MulParts(e, true, false, s.part, 1, x, y, 0, z)
+					}
+				}
+				report[float32](b, e, 2*float64(n)*float64(s.out)*float64(s.in))
+			})
+		}
+	}
+}

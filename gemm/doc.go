@@ -12,6 +12,7 @@
 //	SgemmBatch, DgemmBatch, …    the same for many products of one size
 //	Ssyrk, Dsyrk, Syrk           C = α*A*Aᵀ + β*C or α*Aᵀ*A + β*C, lower triangle
 //	MulParts                     Mul, summed part by part of the inner dimension
+//	MulTree                      Mul, summed by groups of such parts in a binary tree
 //	MulLower                     the lower triangle of op(A)*op(B)
 //	Strsm, Dtrsm, Trsm           op(A)*X = α*B or X*op(A) = α*B, all 16 forms
 //	Strmm, Dtrmm, Trmm           B = α*op(A)*B or α*B*op(A), all 16 forms
@@ -43,7 +44,8 @@
 // by α and added to C before the next. Tiles, packing and chunks only decide which
 // register and which thread computes the element. Hence results do not depend, to
 // the bit, on the number of threads, on timing, or on addresses, and the panels of a
-// larger product equal the products of its panels. They do depend on the kernel set
+// larger product equal the products of its panels. MulTree alone adds slices in another
+// order, that of its groups, which it gets from the caller. They do depend on the kernel set
 // (assembly rounds once per multiply-add, portable Go on some processors twice), which
 // [Engine.Kernels] names.
 //

@@ -10,7 +10,8 @@ type product[T Float] struct {
 	ta, tb        bool
 	lower         bool // only columns <= row of C
 	m, n, k       int
-	part          int // k is cut at its multiples, see MulParts; 0: nowhere
+	part          int   // k is cut at its multiples, see MulParts; 0: nowhere
+	groups        []int // of the parts, see MulTree; nil: no tree
 	alpha, beta   T
 	a, b, c       []T
 	lda, ldb, ldc int
@@ -80,6 +81,7 @@ type scratch[T Float] struct {
 	tri   triangleJob[T]
 	rec   recursion[T]
 	lanes []*lane[T]
+	steps []step
 }
 
 // lane is the scratch of one worker. What a call leaves in t and job keeps operands
@@ -88,8 +90,10 @@ type scratch[T Float] struct {
 type lane[T Float] struct {
 	_      [64]byte
 	t      tile[T]
-	pa, pb []T    // a block of each operand: of a tile by tile, k-major, of b panel by panel
-	edge   []T    // a panel of b that is cut off
+	pa, pb []T   // a block of each operand: of a tile by tile, k-major, of b panel by panel
+	edge   []T   // a panel of b that is cut off
+	levels [][]T // of a tree; the first stands for c
+	one    [1]T
 	job    job[T] // of a batch
 	_      [64]byte
 }
@@ -138,7 +142,9 @@ type job[T Float] struct {
 	product[T]
 	plan
 	*family[T]
-	s *scratch[T]
+	s      *scratch[T]
+	steps  []step // of a tree, by slice; nil without
+	levels int
 }
 
 // kitOf returns the engine's kit for T.
@@ -156,6 +162,9 @@ func multiply[T Float](e *Engine, p *product[T]) {
 	w := kitOf[T](e)
 	s := w.take(e.threads)
 	s.job = job[T]{product: *p, plan: w.planFor(p, e.threads), family: w.family, s: s}
+	if p.groups != nil {
+		s.job.planTree(p.groups)
+	}
 	s.job.run(e)
 	w.give(s)
 }
@@ -186,6 +195,9 @@ func (j *job[T]) reserve(l *lane[T]) {
 		l.pb = grow(l.pb, min(wide, j.blockColumns())*j.depth)
 	} else if j.n%j.lanes != 0 && !j.masked {
 		l.edge = grow(l.edge, j.vectors*j.lanes*j.depth)
+	}
+	if j.levels > 1 {
+		j.reserveLevels(l)
 	}
 }
 
@@ -231,6 +243,9 @@ type block struct {
 	kept           bool // b is packed already
 	at             int  // of packed b in the lane's buffer
 	tiles          int  // that the rows are cut into, when b is packed
+	mode           int  // of the store
+	step           step // in a tree
+	top, first, ld int  // in a tree: first row and column of the levels, and their stride
 }
 
 // slices returns the number of slices of k.
@@ -260,6 +275,7 @@ func (j *job[T]) sweep(l *lane[T], part *block) {
 		v := ceil(cols, j.lanes)
 		cols = ceil(v, ceil(v*j.lanes, j.blockColumns())) * j.lanes
 	}
+	rows = j.treeRows(rows, cols)
 	slices, stripes := j.slices(), ceil(part.j1-part.j0, cols)
 	for i := part.i0; i < part.i1; i += rows {
 		for q := range slices * stripes {
@@ -273,7 +289,13 @@ func (j *job[T]) sweep(l *lane[T], part *block) {
 			if j.keepB {
 				b.kept, b.at = i > part.i0, stripe*cols*j.k+b.k0*ceil(b.j1-b.j0, j.lanes)*j.lanes
 			}
+			if j.packA {
+				j.target(&b, slice, part.j0, part.j1-part.j0)
+			} else {
+				j.target(&b, slice, b.j0, b.j1-b.j0)
+			}
 			j.multiplyBlock(l, &b)
+			j.merge(l, &b)
 		}
 	}
 }
@@ -284,7 +306,8 @@ func (j *job[T]) multiplyBlock(l *lane[T], b *block) {
 		return
 	}
 	j.report(b)
-	l.t.k, l.t.alpha, l.t.beta, l.t.ldc = b.kn, j.alpha, j.beta, j.ldc
+	_, ldc := j.at(l, b, b.step.level, b.i0, b.j0)
+	l.t.k, l.t.alpha, l.t.beta, l.t.ldc = b.kn, j.alpha, j.beta, ldc
 	if !j.packB {
 		j.inPlace(l, b)
 		return
@@ -328,6 +351,9 @@ func (j *job[T]) inPlace(l *lane[T], b *block) {
 func (j *job[T]) report(b *block) {
 	j.reportA(b)
 	j.reportB(b)
+	if b.step.level > 0 {
+		return
+	}
 	c := j.c[b.i0*j.ldc+b.j0:]
 	if j.lower {
 		raceWriteLower(c, j.ldc, b.i1-b.i0, b.j1-b.j0, b.i0-b.j0)
@@ -372,7 +398,7 @@ func (j *job[T]) along(l *lane[T], b *block) {
 // row runs the panels of one tile of rows: those of full width in one call.
 func (j *job[T]) row(l *lane[T], b *block, kernels [][]func(*tile[T])) {
 	t, r0, r1 := &l.t, b.i0, b.i1
-	t.mode, t.astep = j.mode(b.k0 == 0), 0
+	t.mode, t.astep = b.mode, 0
 	wide := j.vectors * j.lanes
 	end := b.j1
 	if j.lower {
@@ -387,7 +413,7 @@ func (j *job[T]) row(l *lane[T], b *block, kernels [][]func(*tile[T])) {
 		}
 		t.b, t.ldb = l.pb[b.at+(c0-b.j0)*b.kn:], v*j.lanes
 		t.bstep, t.cstep = wide*b.kn, wide
-		t.c = j.c[r0*j.ldc+c0:]
+		t.c, _ = j.at(l, b, b.step.level, r0, c0)
 		step := t.width
 		if j.lower {
 			j.lowerTile(t, &v, r0, r1, c0)
@@ -505,7 +531,7 @@ func (j *job[T]) column(l *lane[T], b *block, vectors, width, c0 int) {
 		j.columnLower(l, b, vectors, width, c0, tiles)
 		return
 	}
-	l.t.width, l.t.mode = width, j.mode(b.k0 == 0)
+	l.t.width, l.t.mode = width, b.mode
 	height, tall := rows/tiles, rows%tiles
 	j.stack(l, b, vectors, c0, b.i0, height+1, tall)
 	j.stack(l, b, vectors, c0, b.i0+tall*(height+1), height, tiles-tall)
@@ -520,7 +546,7 @@ func (j *job[T]) columnLower(l *lane[T], b *block, vectors, width, c0, tiles int
 			continue
 		}
 		v := vectors
-		l.t.width, l.t.mode = width, j.mode(b.k0 == 0)
+		l.t.width, l.t.mode = width, b.mode
 		l.t.count = 1
 		j.lowerTile(&l.t, &v, r0, r1, c0)
 		j.stack(l, b, v, c0, r0, r1-r0, 1)
@@ -535,8 +561,8 @@ func (j *job[T]) stack(l *lane[T], b *block, vectors, c0, r0, rows, count int) {
 	g := *b
 	g.i0, g.i1 = r0, r0+rows
 	t, kernels := &l.t, j.pointA(l, 0, &g)
-	t.count, t.cstep = count, rows*j.ldc
-	t.c = j.c[r0*j.ldc+c0:]
+	t.c, t.ldc = j.at(l, b, b.step.level, r0, c0)
+	t.count, t.cstep = count, rows*t.ldc
 	kernels[vectors][rows](t)
 }
 

@@ -29,7 +29,27 @@ func MulParts[T Float](e *Engine, ta, tb bool, part int, alpha T, a, b Matrix[T]
 	if part <= 0 || k%part != 0 {
 		panic("gemm: part does not divide the inner dimension")
 	}
-	gemmParts(e, ta, tb, c.Rows, c.Cols, k, part, alpha, a.Data, a.Stride, b.Data, b.Stride, beta, c.Data, c.Stride)
+	gemmParts(e, ta, tb, c.Rows, c.Cols, k, part, nil, alpha, a.Data, a.Stride, b.Data, b.Stride, beta, c.Data, c.Stride)
+}
+
+// MulTree is [MulParts] with the parts in groups that are summed as the leaves of a
+// binary tree: part i belongs to group groups[i], numbers from 0 on that do not fall.
+// The parts of a group are added one after the other, as by MulParts; then two
+// neighbours are added before either meets a third, when the third lies outside of the
+// smallest range [p*2^q, (p+1)*2^q) that holds both: ((g0+g1)+(g2+g3))+((g4+g5)+(g6+g7)).
+// The sum of all is added to beta*c last. So parts of other calls, whose groups are
+// another such range, can be added later with the bits of one call.
+func MulTree[T Float](e *Engine, ta, tb bool, part int, groups []int, alpha T, a, b Matrix[T], beta T, c Matrix[T]) {
+	k := fit(ta, tb, a, b, c)
+	if part <= 0 || len(groups)*part != k {
+		panic("gemm: parts do not match the inner dimension")
+	}
+	for i, g := range groups {
+		if g < 0 || i > 0 && g < groups[i-1] {
+			panic("gemm: groups are negative or fall")
+		}
+	}
+	gemmParts(e, ta, tb, c.Rows, c.Cols, k, part, groups, alpha, a.Data, a.Stride, b.Data, b.Stride, beta, c.Data, c.Stride)
 }
 
 // MulLower is [Mul] for the lower triangle of a square c; elements above the
@@ -60,10 +80,10 @@ func fit[T Float](ta, tb bool, a, b, c Matrix[T]) int {
 }
 
 func gemm[T Float](e *Engine, ta, tb bool, m, n, k int, alpha T, a []T, lda int, b []T, ldb int, beta T, c []T, ldc int) {
-	gemmParts(e, ta, tb, m, n, k, 0, alpha, a, lda, b, ldb, beta, c, ldc)
+	gemmParts(e, ta, tb, m, n, k, 0, nil, alpha, a, lda, b, ldb, beta, c, ldc)
 }
 
-func gemmParts[T Float](e *Engine, ta, tb bool, m, n, k, part int, alpha T, a []T, lda int, b []T, ldb int, beta T, c []T, ldc int) {
+func gemmParts[T Float](e *Engine, ta, tb bool, m, n, k, part int, groups []int, alpha T, a []T, lda int, b []T, ldb int, beta T, c []T, ldc int) {
 	checkSizes(m, n, k)
 	checkMatrix(m, n, c, ldc, "gemm: ldc < n", "gemm: c is too short")
 	if m == 0 || n == 0 {
@@ -75,7 +95,11 @@ func gemmParts[T Float](e *Engine, ta, tb bool, m, n, k, part int, alpha T, a []
 	}
 	checkOp(ta, m, k, a, lda, "gemm: lda is too small", "gemm: a is too short")
 	checkOp(tb, k, n, b, ldb, "gemm: ldb is too small", "gemm: b is too short")
-	multiply(e, &product[T]{ta: ta, tb: tb, m: m, n: n, k: k, part: part, alpha: alpha, beta: beta,
+	if groups != nil && beta != 0 && beta != 1 {
+		scale(m, n, beta, c, ldc)
+		beta = 1
+	}
+	multiply(e, &product[T]{ta: ta, tb: tb, m: m, n: n, k: k, part: part, groups: groups, alpha: alpha, beta: beta,
 		a: a, b: b, c: c, lda: lda, ldb: ldb, ldc: ldc})
 }
 

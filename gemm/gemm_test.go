@@ -24,6 +24,22 @@ func randomCase[T Float](r *rand.Rand, m, n, k int) *testCase[T] {
 	return c
 }
 
+// inner is the part of a and b that k from at on, n of it, reads.
+func (c *testCase[T]) inner(at, n int) (a, b Matrix[T]) {
+	a, b = view(c.a), view(c.b)
+	if c.ta {
+		a = a.Slice(at, 0, n, c.m)
+	} else {
+		a = a.Slice(0, at, c.m, n)
+	}
+	if c.tb {
+		b = b.Slice(0, at, c.n, n)
+	} else {
+		b = b.Slice(at, 0, n, c.n)
+	}
+	return a, b
+}
+
 // operands draws matrices for the sizes and orders of c.
 func (c *testCase[T]) operands(r *rand.Rand) {
 	rows, cols := c.m, c.k
@@ -282,19 +298,9 @@ func parts[T Float](t *testing.T, e *Engine, r *rand.Rand, m, n, part, count int
 	c := randomCase[T](r, m, n, part*count)
 	got, want := c.c.clone(), c.c.clone()
 	MulParts(e, c.ta, c.tb, part, c.alpha, view(c.a), view(c.b), c.beta, view(got))
-	a, b, beta := view(c.a), view(c.b), c.beta
+	beta := c.beta
 	for i := range count {
-		x, y := a, b
-		if c.ta {
-			x = a.Slice(i*part, 0, part, m)
-		} else {
-			x = a.Slice(0, i*part, m, part)
-		}
-		if c.tb {
-			y = b.Slice(0, i*part, n, part)
-		} else {
-			y = b.Slice(i*part, 0, part, n)
-		}
+		x, y := c.inner(i*part, part)
 		Mul(e, c.ta, c.tb, c.alpha, x, y, beta, view(want))
 		beta = 1
 	}
@@ -409,6 +415,8 @@ func TestBadArgumentsPanic(t *testing.T) {
 		{"gemm: a is too short", func() { e.Ssyrk(true, 2, 60, 1, x, 2, 0, x, 2) }},
 		{"gemm: sizes of a, b and c do not fit", func() { Mul(e, false, false, 1, m10, m10.Slice(0, 0, 9, 10), 0, m10) }},
 		{"gemm: sizes of a and c do not fit", func() { Syrk(e, false, 1, m10, 0, m10.Slice(0, 0, 9, 10)) }},
+		{"gemm: parts do not match the inner dimension", func() { MulTree(e, false, false, 5, []int{0}, 1, m10, m10, 0, NewMatrix[float32](10, 10)) }},
+		{"gemm: groups are negative or fall", func() { MulTree(e, false, false, 5, []int{1, 0}, 1, m10, m10, 0, NewMatrix[float32](10, 10)) }},
 		{"gemm: part does not divide the inner dimension", func() { MulParts(e, false, false, 3, 1, m10, m10, 0, NewMatrix[float32](10, 10)) }},
 		{"gemm: c is not square", func() {
 			MulLower(e, false, false, 1, m10.Slice(0, 0, 9, 10), m10, 0, NewMatrix[float32](9, 10))
@@ -444,9 +452,11 @@ func TestCallsDoNotAllocate(t *testing.T) {
 		for i := range 150 {
 			a.x[i*151] = 40
 		}
+		groups := []int{0, 1, 2}
 		calls := map[string]func(){
 			"gemm":  func() { e.Sgemm(false, true, 150, 150, 150, 2, a.x, 150, b.x, 150, 0, c.x, 150) },
 			"mul":   func() { Mul(e, true, false, 1, view(a), view(b), 1, view(c)) },
+			"tree":  func() { MulTree(e, true, false, 50, groups, 1, view(a), view(b), 0, view(c)) },
 			"parts": func() { MulParts(e, true, false, 50, 1, view(a), view(b), 0, view(c)) },
 			"syrk":  func() { e.Ssyrk(false, 150, 150, 1, a.x, 150, 0, c.x, 150) },
 			"batch": func() {
