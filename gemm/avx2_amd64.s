@@ -6,7 +6,7 @@
 
 // func sTileByRow1x8AVX2(t *byte)
 // Requires: AVX, BMI2, CMOV, FMA3, MMX+, POPCNT
-TEXT ·sTileByRow1x8AVX2(SB), NOSPLIT, $40-8
+TEXT ·sTileByRow1x8AVX2(SB), NOSPLIT, $48-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -16,6 +16,8 @@ TEXT ·sTileByRow1x8AVX2(SB), NOSPLIT, $40-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
+	MOVQ    168(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -23,7 +25,7 @@ TEXT ·sTileByRow1x8AVX2(SB), NOSPLIT, $40-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 32(SP)
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), CX
 	SHLQ    $0x02, CX
 	MOVQ    80(AX), SI
@@ -41,6 +43,8 @@ tile:
 	MOVQ       96(AX), DI
 	SHRQ       $0x01, DI
 	JZ         rest
+	CMPQ       192(AX), $0x00
+	JNE        fetch
 
 loop:
 	VMOVUPS      (DX), Y1
@@ -66,7 +70,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 168(AX), Y1
+	VBROADCASTSS 200(AX), Y1
 	VMULPS       Y1, Y0, Y0
 
 scaled:
@@ -83,7 +87,7 @@ scaled:
 wholeadd:
 	TESTQ        $0x00000004, CX
 	JZ           wholebeta
-	VBROADCASTSS 172(AX), Y1
+	VBROADCASTSS 204(AX), Y1
 	MOVQ         BX, CX
 	VFMADD231PS  (CX), Y1, Y0
 
@@ -107,7 +111,7 @@ partial:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 172(AX), Y2
+	VBROADCASTSS 204(AX), Y2
 	MOVQ         BX, DX
 	VMASKMOVPS   (DX), Y1, Y3
 	VFMADD231PS  Y3, Y2, Y0
@@ -121,7 +125,7 @@ maskedbeta:
 
 lower:
 	MOVQ       120(AX), CX
-	MOVQ       32(SP), DX
+	MOVQ       40(SP), DX
 	MOVQ       $-1, DI
 	BZHIQ      CX, DI, DI
 	MOVQ       BX, CX
@@ -135,7 +139,7 @@ lower:
 	VMOVUPS    128(DI), Y1
 	VMASKMOVPS Y0, Y1, (CX)
 	LEAQ       1(DX)(DX*1), DX
-	MOVQ       DX, 32(SP)
+	MOVQ       DX, 40(SP)
 
 stored:
 	// next tile
@@ -152,6 +156,27 @@ stored:
 	JNZ  tile
 	VZEROUPPER
 	RET
+
+fetch:
+	MOVQ 96(AX), DI
+	SHRQ $0x01, DI
+	MOVQ 32(SP), R8
+
+fetching:
+	VMOVUPS      (DX), Y1
+	VBROADCASTSS (CX), Y2
+	VFMADD231PS  Y2, Y1, Y0
+	PREFETCHT0   (R8)
+	ADDQ         192(AX), R8
+	VMOVUPS      (DX)(SI*1), Y1
+	VBROADCASTSS 4(CX), Y2
+	VFMADD231PS  Y2, Y1, Y0
+	LEAQ         (DX)(SI*2), DX
+	ADDQ         $0x08, CX
+	DECQ         DI
+	JNZ          fetching
+	MOVQ         R8, 32(SP)
+	JMP          rest
 
 DATA masks<>+0(SB)/8, $0xffffffffffffffff
 DATA masks<>+8(SB)/8, $0xffffffffffffffff
@@ -189,7 +214,7 @@ GLOBL masks<>(SB), RODATA|NOPTR, $256
 
 // func sTileByRow2x8AVX2(t *byte)
 // Requires: AVX, BMI2, CMOV, FMA3, MMX+, POPCNT
-TEXT ·sTileByRow2x8AVX2(SB), NOSPLIT, $40-8
+TEXT ·sTileByRow2x8AVX2(SB), NOSPLIT, $48-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -199,6 +224,8 @@ TEXT ·sTileByRow2x8AVX2(SB), NOSPLIT, $40-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
+	MOVQ    168(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -206,7 +233,7 @@ TEXT ·sTileByRow2x8AVX2(SB), NOSPLIT, $40-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 32(SP)
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x02, SI
 	MOVQ    80(AX), DI
@@ -227,6 +254,8 @@ tile:
 	MOVQ       96(AX), R9
 	SHRQ       $0x01, R9
 	JZ         rest
+	CMPQ       192(AX), $0x00
+	JNE        fetch
 
 loop:
 	VMOVUPS      (DX), Y2
@@ -258,7 +287,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 168(AX), Y2
+	VBROADCASTSS 200(AX), Y2
 	VMULPS       Y2, Y0, Y0
 	VMULPS       Y2, Y1, Y1
 
@@ -278,7 +307,7 @@ scaled:
 wholeadd:
 	TESTQ        $0x00000004, CX
 	JZ           wholebeta
-	VBROADCASTSS 172(AX), Y2
+	VBROADCASTSS 204(AX), Y2
 	MOVQ         BX, CX
 	VFMADD231PS  (CX), Y2, Y0
 	ADDQ         R8, CX
@@ -309,7 +338,7 @@ partial:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 172(AX), Y3
+	VBROADCASTSS 204(AX), Y3
 	MOVQ         BX, DX
 	VMASKMOVPS   (DX), Y2, Y4
 	VFMADD231PS  Y4, Y3, Y0
@@ -328,7 +357,7 @@ maskedbeta:
 
 lower:
 	MOVQ       120(AX), CX
-	MOVQ       32(SP), DX
+	MOVQ       40(SP), DX
 	MOVQ       $-1, R9
 	BZHIQ      CX, R9, R9
 	MOVQ       BX, CX
@@ -353,7 +382,7 @@ lower:
 	VMOVUPS    128(R9), Y2
 	VMASKMOVPS Y1, Y2, (CX)
 	LEAQ       1(DX)(DX*1), DX
-	MOVQ       DX, 32(SP)
+	MOVQ       DX, 40(SP)
 
 stored:
 	// next tile
@@ -371,9 +400,34 @@ stored:
 	VZEROUPPER
 	RET
 
+fetch:
+	MOVQ 96(AX), R9
+	SHRQ $0x01, R9
+	MOVQ 32(SP), R10
+
+fetching:
+	VMOVUPS      (DX), Y2
+	VBROADCASTSS (CX), Y3
+	VFMADD231PS  Y3, Y2, Y0
+	VBROADCASTSS (CX)(SI*1), Y3
+	VFMADD231PS  Y3, Y2, Y1
+	PREFETCHT0   (R10)
+	ADDQ         192(AX), R10
+	VMOVUPS      (DX)(DI*1), Y2
+	VBROADCASTSS 4(CX), Y3
+	VFMADD231PS  Y3, Y2, Y0
+	VBROADCASTSS 4(CX)(SI*1), Y3
+	VFMADD231PS  Y3, Y2, Y1
+	LEAQ         (DX)(DI*2), DX
+	ADDQ         $0x08, CX
+	DECQ         R9
+	JNZ          fetching
+	MOVQ         R10, 32(SP)
+	JMP          rest
+
 // func sTileByRow3x8AVX2(t *byte)
 // Requires: AVX, BMI2, CMOV, FMA3, MMX+, POPCNT
-TEXT ·sTileByRow3x8AVX2(SB), NOSPLIT, $40-8
+TEXT ·sTileByRow3x8AVX2(SB), NOSPLIT, $48-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -383,6 +437,8 @@ TEXT ·sTileByRow3x8AVX2(SB), NOSPLIT, $40-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
+	MOVQ    168(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -390,7 +446,7 @@ TEXT ·sTileByRow3x8AVX2(SB), NOSPLIT, $40-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 32(SP)
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x02, SI
 	MOVQ    80(AX), DI
@@ -414,6 +470,8 @@ tile:
 	MOVQ       96(AX), R9
 	SHRQ       $0x01, R9
 	JZ         rest
+	CMPQ       192(AX), $0x00
+	JNE        fetch
 
 loop:
 	VMOVUPS      (DX), Y3
@@ -451,7 +509,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 168(AX), Y3
+	VBROADCASTSS 200(AX), Y3
 	VMULPS       Y3, Y0, Y0
 	VMULPS       Y3, Y1, Y1
 	VMULPS       Y3, Y2, Y2
@@ -474,7 +532,7 @@ scaled:
 wholeadd:
 	TESTQ        $0x00000004, CX
 	JZ           wholebeta
-	VBROADCASTSS 172(AX), Y3
+	VBROADCASTSS 204(AX), Y3
 	MOVQ         BX, CX
 	VFMADD231PS  (CX), Y3, Y0
 	ADDQ         R8, CX
@@ -512,7 +570,7 @@ partial:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 172(AX), Y4
+	VBROADCASTSS 204(AX), Y4
 	MOVQ         BX, DX
 	VMASKMOVPS   (DX), Y3, Y5
 	VFMADD231PS  Y5, Y4, Y0
@@ -536,7 +594,7 @@ maskedbeta:
 
 lower:
 	MOVQ       120(AX), CX
-	MOVQ       32(SP), DX
+	MOVQ       40(SP), DX
 	MOVQ       $-1, R9
 	BZHIQ      CX, R9, R9
 	MOVQ       BX, CX
@@ -572,7 +630,7 @@ lower:
 	VMOVUPS    128(R9), Y3
 	VMASKMOVPS Y2, Y3, (CX)
 	LEAQ       1(DX)(DX*1), DX
-	MOVQ       DX, 32(SP)
+	MOVQ       DX, 40(SP)
 
 stored:
 	// next tile
@@ -590,9 +648,38 @@ stored:
 	VZEROUPPER
 	RET
 
+fetch:
+	MOVQ 96(AX), R9
+	SHRQ $0x01, R9
+	MOVQ 32(SP), R10
+
+fetching:
+	VMOVUPS      (DX), Y3
+	VBROADCASTSS (CX), Y4
+	VFMADD231PS  Y4, Y3, Y0
+	VBROADCASTSS (CX)(SI*1), Y4
+	VFMADD231PS  Y4, Y3, Y1
+	VBROADCASTSS (CX)(SI*2), Y4
+	VFMADD231PS  Y4, Y3, Y2
+	PREFETCHT0   (R10)
+	ADDQ         192(AX), R10
+	VMOVUPS      (DX)(DI*1), Y3
+	VBROADCASTSS 4(CX), Y4
+	VFMADD231PS  Y4, Y3, Y0
+	VBROADCASTSS 4(CX)(SI*1), Y4
+	VFMADD231PS  Y4, Y3, Y1
+	VBROADCASTSS 4(CX)(SI*2), Y4
+	VFMADD231PS  Y4, Y3, Y2
+	LEAQ         (DX)(DI*2), DX
+	ADDQ         $0x08, CX
+	DECQ         R9
+	JNZ          fetching
+	MOVQ         R10, 32(SP)
+	JMP          rest
+
 // func sTileByRow4x8AVX2(t *byte)
 // Requires: AVX, BMI2, CMOV, FMA3, MMX+, POPCNT
-TEXT ·sTileByRow4x8AVX2(SB), NOSPLIT, $40-8
+TEXT ·sTileByRow4x8AVX2(SB), NOSPLIT, $48-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -602,6 +689,8 @@ TEXT ·sTileByRow4x8AVX2(SB), NOSPLIT, $40-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
+	MOVQ    168(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -609,7 +698,7 @@ TEXT ·sTileByRow4x8AVX2(SB), NOSPLIT, $40-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 32(SP)
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x02, SI
 	MOVQ    80(AX), DI
@@ -637,6 +726,8 @@ tile:
 	MOVQ       96(AX), R10
 	SHRQ       $0x01, R10
 	JZ         rest
+	CMPQ       192(AX), $0x00
+	JNE        fetch
 
 loop:
 	VMOVUPS      (DX), Y4
@@ -680,7 +771,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 168(AX), Y4
+	VBROADCASTSS 200(AX), Y4
 	VMULPS       Y4, Y0, Y0
 	VMULPS       Y4, Y1, Y1
 	VMULPS       Y4, Y2, Y2
@@ -706,7 +797,7 @@ scaled:
 wholeadd:
 	TESTQ        $0x00000004, CX
 	JZ           wholebeta
-	VBROADCASTSS 172(AX), Y4
+	VBROADCASTSS 204(AX), Y4
 	MOVQ         BX, CX
 	VFMADD231PS  (CX), Y4, Y0
 	ADDQ         R8, CX
@@ -751,7 +842,7 @@ partial:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 172(AX), Y5
+	VBROADCASTSS 204(AX), Y5
 	MOVQ         BX, DX
 	VMASKMOVPS   (DX), Y4, Y6
 	VFMADD231PS  Y6, Y5, Y0
@@ -780,7 +871,7 @@ maskedbeta:
 
 lower:
 	MOVQ       120(AX), CX
-	MOVQ       32(SP), DX
+	MOVQ       40(SP), DX
 	MOVQ       $-1, R10
 	BZHIQ      CX, R10, R10
 	MOVQ       BX, CX
@@ -827,7 +918,7 @@ lower:
 	VMOVUPS    128(R10), Y4
 	VMASKMOVPS Y3, Y4, (CX)
 	LEAQ       1(DX)(DX*1), DX
-	MOVQ       DX, 32(SP)
+	MOVQ       DX, 40(SP)
 
 stored:
 	// next tile
@@ -845,9 +936,42 @@ stored:
 	VZEROUPPER
 	RET
 
+fetch:
+	MOVQ 96(AX), R10
+	SHRQ $0x01, R10
+	MOVQ 32(SP), R11
+
+fetching:
+	VMOVUPS      (DX), Y4
+	VBROADCASTSS (CX), Y5
+	VFMADD231PS  Y5, Y4, Y0
+	VBROADCASTSS (CX)(SI*1), Y5
+	VFMADD231PS  Y5, Y4, Y1
+	VBROADCASTSS (CX)(SI*2), Y5
+	VFMADD231PS  Y5, Y4, Y2
+	VBROADCASTSS (CX)(R9*1), Y5
+	VFMADD231PS  Y5, Y4, Y3
+	PREFETCHT0   (R11)
+	ADDQ         192(AX), R11
+	VMOVUPS      (DX)(DI*1), Y4
+	VBROADCASTSS 4(CX), Y5
+	VFMADD231PS  Y5, Y4, Y0
+	VBROADCASTSS 4(CX)(SI*1), Y5
+	VFMADD231PS  Y5, Y4, Y1
+	VBROADCASTSS 4(CX)(SI*2), Y5
+	VFMADD231PS  Y5, Y4, Y2
+	VBROADCASTSS 4(CX)(R9*1), Y5
+	VFMADD231PS  Y5, Y4, Y3
+	LEAQ         (DX)(DI*2), DX
+	ADDQ         $0x08, CX
+	DECQ         R10
+	JNZ          fetching
+	MOVQ         R11, 32(SP)
+	JMP          rest
+
 // func sTileByRow5x8AVX2(t *byte)
 // Requires: AVX, BMI2, CMOV, FMA3, MMX+, POPCNT
-TEXT ·sTileByRow5x8AVX2(SB), NOSPLIT, $40-8
+TEXT ·sTileByRow5x8AVX2(SB), NOSPLIT, $48-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -857,6 +981,8 @@ TEXT ·sTileByRow5x8AVX2(SB), NOSPLIT, $40-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
+	MOVQ    168(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -864,7 +990,7 @@ TEXT ·sTileByRow5x8AVX2(SB), NOSPLIT, $40-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 32(SP)
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x02, SI
 	MOVQ    80(AX), DI
@@ -895,6 +1021,8 @@ tile:
 	MOVQ       96(AX), R10
 	SHRQ       $0x01, R10
 	JZ         rest
+	CMPQ       192(AX), $0x00
+	JNE        fetch
 
 loop:
 	VMOVUPS      (DX), Y5
@@ -944,7 +1072,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 168(AX), Y5
+	VBROADCASTSS 200(AX), Y5
 	VMULPS       Y5, Y0, Y0
 	VMULPS       Y5, Y1, Y1
 	VMULPS       Y5, Y2, Y2
@@ -973,7 +1101,7 @@ scaled:
 wholeadd:
 	TESTQ        $0x00000004, CX
 	JZ           wholebeta
-	VBROADCASTSS 172(AX), Y5
+	VBROADCASTSS 204(AX), Y5
 	MOVQ         BX, CX
 	VFMADD231PS  (CX), Y5, Y0
 	ADDQ         R8, CX
@@ -1025,7 +1153,7 @@ partial:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 172(AX), Y6
+	VBROADCASTSS 204(AX), Y6
 	MOVQ         BX, DX
 	VMASKMOVPS   (DX), Y5, Y7
 	VFMADD231PS  Y7, Y6, Y0
@@ -1059,7 +1187,7 @@ maskedbeta:
 
 lower:
 	MOVQ       120(AX), CX
-	MOVQ       32(SP), DX
+	MOVQ       40(SP), DX
 	MOVQ       $-1, R10
 	BZHIQ      CX, R10, R10
 	MOVQ       BX, CX
@@ -1117,7 +1245,7 @@ lower:
 	VMOVUPS    128(R10), Y5
 	VMASKMOVPS Y4, Y5, (CX)
 	LEAQ       1(DX)(DX*1), DX
-	MOVQ       DX, 32(SP)
+	MOVQ       DX, 40(SP)
 
 stored:
 	// next tile
@@ -1135,9 +1263,46 @@ stored:
 	VZEROUPPER
 	RET
 
+fetch:
+	MOVQ 96(AX), R10
+	SHRQ $0x01, R10
+	MOVQ 32(SP), R11
+
+fetching:
+	VMOVUPS      (DX), Y5
+	VBROADCASTSS (CX), Y6
+	VFMADD231PS  Y6, Y5, Y0
+	VBROADCASTSS (CX)(SI*1), Y6
+	VFMADD231PS  Y6, Y5, Y1
+	VBROADCASTSS (CX)(SI*2), Y6
+	VFMADD231PS  Y6, Y5, Y2
+	VBROADCASTSS (CX)(R9*1), Y6
+	VFMADD231PS  Y6, Y5, Y3
+	VBROADCASTSS (CX)(SI*4), Y6
+	VFMADD231PS  Y6, Y5, Y4
+	PREFETCHT0   (R11)
+	ADDQ         192(AX), R11
+	VMOVUPS      (DX)(DI*1), Y5
+	VBROADCASTSS 4(CX), Y6
+	VFMADD231PS  Y6, Y5, Y0
+	VBROADCASTSS 4(CX)(SI*1), Y6
+	VFMADD231PS  Y6, Y5, Y1
+	VBROADCASTSS 4(CX)(SI*2), Y6
+	VFMADD231PS  Y6, Y5, Y2
+	VBROADCASTSS 4(CX)(R9*1), Y6
+	VFMADD231PS  Y6, Y5, Y3
+	VBROADCASTSS 4(CX)(SI*4), Y6
+	VFMADD231PS  Y6, Y5, Y4
+	LEAQ         (DX)(DI*2), DX
+	ADDQ         $0x08, CX
+	DECQ         R10
+	JNZ          fetching
+	MOVQ         R11, 32(SP)
+	JMP          rest
+
 // func sTileByRow6x8AVX2(t *byte)
 // Requires: AVX, BMI2, CMOV, FMA3, MMX+, POPCNT
-TEXT ·sTileByRow6x8AVX2(SB), NOSPLIT, $40-8
+TEXT ·sTileByRow6x8AVX2(SB), NOSPLIT, $48-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -1147,6 +1312,8 @@ TEXT ·sTileByRow6x8AVX2(SB), NOSPLIT, $40-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
+	MOVQ    168(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -1154,7 +1321,7 @@ TEXT ·sTileByRow6x8AVX2(SB), NOSPLIT, $40-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 32(SP)
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x02, SI
 	MOVQ    80(AX), DI
@@ -1190,6 +1357,8 @@ tile:
 	MOVQ       96(AX), R11
 	SHRQ       $0x01, R11
 	JZ         rest
+	CMPQ       192(AX), $0x00
+	JNE        fetch
 
 loop:
 	VMOVUPS      (DX), Y6
@@ -1246,7 +1415,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 168(AX), Y6
+	VBROADCASTSS 200(AX), Y6
 	VMULPS       Y6, Y0, Y0
 	VMULPS       Y6, Y1, Y1
 	VMULPS       Y6, Y2, Y2
@@ -1278,7 +1447,7 @@ scaled:
 wholeadd:
 	TESTQ        $0x00000004, CX
 	JZ           wholebeta
-	VBROADCASTSS 172(AX), Y6
+	VBROADCASTSS 204(AX), Y6
 	MOVQ         BX, CX
 	VFMADD231PS  (CX), Y6, Y0
 	ADDQ         R8, CX
@@ -1337,7 +1506,7 @@ partial:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 172(AX), Y7
+	VBROADCASTSS 204(AX), Y7
 	MOVQ         BX, DX
 	VMASKMOVPS   (DX), Y6, Y8
 	VFMADD231PS  Y8, Y7, Y0
@@ -1376,7 +1545,7 @@ maskedbeta:
 
 lower:
 	MOVQ       120(AX), CX
-	MOVQ       32(SP), DX
+	MOVQ       40(SP), DX
 	MOVQ       $-1, R10
 	BZHIQ      CX, R10, R10
 	MOVQ       BX, CX
@@ -1445,7 +1614,7 @@ lower:
 	VMOVUPS    128(R10), Y6
 	VMASKMOVPS Y5, Y6, (CX)
 	LEAQ       1(DX)(DX*1), DX
-	MOVQ       DX, 32(SP)
+	MOVQ       DX, 40(SP)
 
 stored:
 	// next tile
@@ -1462,6 +1631,48 @@ stored:
 	JNZ  tile
 	VZEROUPPER
 	RET
+
+fetch:
+	MOVQ 96(AX), R11
+	SHRQ $0x01, R11
+	MOVQ 32(SP), R12
+
+fetching:
+	VMOVUPS      (DX), Y6
+	VBROADCASTSS (CX), Y7
+	VFMADD231PS  Y7, Y6, Y0
+	VBROADCASTSS (CX)(SI*1), Y7
+	VFMADD231PS  Y7, Y6, Y1
+	VBROADCASTSS (CX)(SI*2), Y7
+	VFMADD231PS  Y7, Y6, Y2
+	VBROADCASTSS (CX)(R9*1), Y7
+	VFMADD231PS  Y7, Y6, Y3
+	VBROADCASTSS (CX)(SI*4), Y7
+	VFMADD231PS  Y7, Y6, Y4
+	VBROADCASTSS (R10), Y7
+	VFMADD231PS  Y7, Y6, Y5
+	PREFETCHT0   (R12)
+	ADDQ         192(AX), R12
+	VMOVUPS      (DX)(DI*1), Y6
+	VBROADCASTSS 4(CX), Y7
+	VFMADD231PS  Y7, Y6, Y0
+	VBROADCASTSS 4(CX)(SI*1), Y7
+	VFMADD231PS  Y7, Y6, Y1
+	VBROADCASTSS 4(CX)(SI*2), Y7
+	VFMADD231PS  Y7, Y6, Y2
+	VBROADCASTSS 4(CX)(R9*1), Y7
+	VFMADD231PS  Y7, Y6, Y3
+	VBROADCASTSS 4(CX)(SI*4), Y7
+	VFMADD231PS  Y7, Y6, Y4
+	VBROADCASTSS 4(R10), Y7
+	VFMADD231PS  Y7, Y6, Y5
+	LEAQ         (DX)(DI*2), DX
+	ADDQ         $0x08, CX
+	ADDQ         $0x08, R10
+	DECQ         R11
+	JNZ          fetching
+	MOVQ         R12, 32(SP)
+	JMP          rest
 
 // func sTileByCol1x8AVX2(t *byte)
 // Requires: AVX, BMI2, CMOV, FMA3, MMX+, POPCNT
@@ -1525,7 +1736,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 168(AX), Y1
+	VBROADCASTSS 200(AX), Y1
 	VMULPS       Y1, Y0, Y0
 
 scaled:
@@ -1542,7 +1753,7 @@ scaled:
 wholeadd:
 	TESTQ        $0x00000004, CX
 	JZ           wholebeta
-	VBROADCASTSS 172(AX), Y1
+	VBROADCASTSS 204(AX), Y1
 	MOVQ         BX, CX
 	VFMADD231PS  (CX), Y1, Y0
 
@@ -1566,7 +1777,7 @@ partial:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 172(AX), Y2
+	VBROADCASTSS 204(AX), Y2
 	MOVQ         BX, DX
 	VMASKMOVPS   (DX), Y1, Y3
 	VFMADD231PS  Y3, Y2, Y0
@@ -1683,7 +1894,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 168(AX), Y2
+	VBROADCASTSS 200(AX), Y2
 	VMULPS       Y2, Y0, Y0
 	VMULPS       Y2, Y1, Y1
 
@@ -1703,7 +1914,7 @@ scaled:
 wholeadd:
 	TESTQ        $0x00000004, CX
 	JZ           wholebeta
-	VBROADCASTSS 172(AX), Y2
+	VBROADCASTSS 204(AX), Y2
 	MOVQ         BX, CX
 	VFMADD231PS  (CX), Y2, Y0
 	ADDQ         R8, CX
@@ -1734,7 +1945,7 @@ partial:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 172(AX), Y3
+	VBROADCASTSS 204(AX), Y3
 	MOVQ         BX, DX
 	VMASKMOVPS   (DX), Y2, Y4
 	VFMADD231PS  Y4, Y3, Y0
@@ -1876,7 +2087,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 168(AX), Y3
+	VBROADCASTSS 200(AX), Y3
 	VMULPS       Y3, Y0, Y0
 	VMULPS       Y3, Y1, Y1
 	VMULPS       Y3, Y2, Y2
@@ -1899,7 +2110,7 @@ scaled:
 wholeadd:
 	TESTQ        $0x00000004, CX
 	JZ           wholebeta
-	VBROADCASTSS 172(AX), Y3
+	VBROADCASTSS 204(AX), Y3
 	MOVQ         BX, CX
 	VFMADD231PS  (CX), Y3, Y0
 	ADDQ         R8, CX
@@ -1937,7 +2148,7 @@ partial:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 172(AX), Y4
+	VBROADCASTSS 204(AX), Y4
 	MOVQ         BX, DX
 	VMASKMOVPS   (DX), Y3, Y5
 	VFMADD231PS  Y5, Y4, Y0
@@ -2104,7 +2315,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 168(AX), Y4
+	VBROADCASTSS 200(AX), Y4
 	VMULPS       Y4, Y0, Y0
 	VMULPS       Y4, Y1, Y1
 	VMULPS       Y4, Y2, Y2
@@ -2130,7 +2341,7 @@ scaled:
 wholeadd:
 	TESTQ        $0x00000004, CX
 	JZ           wholebeta
-	VBROADCASTSS 172(AX), Y4
+	VBROADCASTSS 204(AX), Y4
 	MOVQ         BX, CX
 	VFMADD231PS  (CX), Y4, Y0
 	ADDQ         R8, CX
@@ -2175,7 +2386,7 @@ partial:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 172(AX), Y5
+	VBROADCASTSS 204(AX), Y5
 	MOVQ         BX, DX
 	VMASKMOVPS   (DX), Y4, Y6
 	VFMADD231PS  Y6, Y5, Y0
@@ -2367,7 +2578,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 168(AX), Y5
+	VBROADCASTSS 200(AX), Y5
 	VMULPS       Y5, Y0, Y0
 	VMULPS       Y5, Y1, Y1
 	VMULPS       Y5, Y2, Y2
@@ -2396,7 +2607,7 @@ scaled:
 wholeadd:
 	TESTQ        $0x00000004, CX
 	JZ           wholebeta
-	VBROADCASTSS 172(AX), Y5
+	VBROADCASTSS 204(AX), Y5
 	MOVQ         BX, CX
 	VFMADD231PS  (CX), Y5, Y0
 	ADDQ         R8, CX
@@ -2448,7 +2659,7 @@ partial:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 172(AX), Y6
+	VBROADCASTSS 204(AX), Y6
 	MOVQ         BX, DX
 	VMASKMOVPS   (DX), Y5, Y7
 	VFMADD231PS  Y7, Y6, Y0
@@ -2665,7 +2876,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 168(AX), Y6
+	VBROADCASTSS 200(AX), Y6
 	VMULPS       Y6, Y0, Y0
 	VMULPS       Y6, Y1, Y1
 	VMULPS       Y6, Y2, Y2
@@ -2697,7 +2908,7 @@ scaled:
 wholeadd:
 	TESTQ        $0x00000004, CX
 	JZ           wholebeta
-	VBROADCASTSS 172(AX), Y6
+	VBROADCASTSS 204(AX), Y6
 	MOVQ         BX, CX
 	VFMADD231PS  (CX), Y6, Y0
 	ADDQ         R8, CX
@@ -2756,7 +2967,7 @@ partial:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 172(AX), Y7
+	VBROADCASTSS 204(AX), Y7
 	MOVQ         BX, DX
 	VMASKMOVPS   (DX), Y6, Y8
 	VFMADD231PS  Y8, Y7, Y0
@@ -2884,7 +3095,7 @@ stored:
 
 // func sTileByRow1x16AVX2(t *byte)
 // Requires: AVX, BMI2, CMOV, FMA3, MMX+, POPCNT
-TEXT ·sTileByRow1x16AVX2(SB), NOSPLIT, $40-8
+TEXT ·sTileByRow1x16AVX2(SB), NOSPLIT, $48-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -2894,6 +3105,8 @@ TEXT ·sTileByRow1x16AVX2(SB), NOSPLIT, $40-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
+	MOVQ    168(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -2901,7 +3114,7 @@ TEXT ·sTileByRow1x16AVX2(SB), NOSPLIT, $40-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 32(SP)
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), CX
 	SHLQ    $0x02, CX
 	MOVQ    80(AX), SI
@@ -2920,6 +3133,8 @@ tile:
 	MOVQ       96(AX), DI
 	SHRQ       $0x01, DI
 	JZ         rest
+	CMPQ       192(AX), $0x00
+	JNE        fetch
 
 loop:
 	VMOVUPS      (DX), Y2
@@ -2951,7 +3166,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 168(AX), Y2
+	VBROADCASTSS 200(AX), Y2
 	VMULPS       Y2, Y0, Y0
 	VMULPS       Y2, Y1, Y1
 
@@ -2970,7 +3185,7 @@ scaled:
 wholeadd:
 	TESTQ        $0x00000004, CX
 	JZ           wholebeta
-	VBROADCASTSS 172(AX), Y2
+	VBROADCASTSS 204(AX), Y2
 	MOVQ         BX, CX
 	VFMADD231PS  (CX), Y2, Y0
 	VFMADD231PS  32(CX), Y2, Y1
@@ -2999,7 +3214,7 @@ partial:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 172(AX), Y4
+	VBROADCASTSS 204(AX), Y4
 	MOVQ         BX, DX
 	VMASKMOVPS   (DX), Y2, Y5
 	VFMADD231PS  Y5, Y4, Y0
@@ -3016,7 +3231,7 @@ maskedbeta:
 
 lower:
 	MOVQ       120(AX), CX
-	MOVQ       32(SP), DX
+	MOVQ       40(SP), DX
 	MOVQ       $-1, DI
 	BZHIQ      CX, DI, DI
 	MOVQ       BX, CX
@@ -3032,7 +3247,7 @@ lower:
 	VMASKMOVPS Y0, Y2, (CX)
 	VMASKMOVPS Y1, Y3, 32(CX)
 	LEAQ       1(DX)(DX*1), DX
-	MOVQ       DX, 32(SP)
+	MOVQ       DX, 40(SP)
 
 stored:
 	// next tile
@@ -3050,9 +3265,34 @@ stored:
 	VZEROUPPER
 	RET
 
+fetch:
+	MOVQ 96(AX), DI
+	SHRQ $0x01, DI
+	MOVQ 32(SP), R8
+
+fetching:
+	VMOVUPS      (DX), Y2
+	VMOVUPS      32(DX), Y3
+	VBROADCASTSS (CX), Y4
+	VFMADD231PS  Y4, Y2, Y0
+	VFMADD231PS  Y4, Y3, Y1
+	PREFETCHT0   (R8)
+	ADDQ         192(AX), R8
+	VMOVUPS      (DX)(SI*1), Y2
+	VMOVUPS      32(DX)(SI*1), Y3
+	VBROADCASTSS 4(CX), Y4
+	VFMADD231PS  Y4, Y2, Y0
+	VFMADD231PS  Y4, Y3, Y1
+	LEAQ         (DX)(SI*2), DX
+	ADDQ         $0x08, CX
+	DECQ         DI
+	JNZ          fetching
+	MOVQ         R8, 32(SP)
+	JMP          rest
+
 // func sTileByRow2x16AVX2(t *byte)
 // Requires: AVX, BMI2, CMOV, FMA3, MMX+, POPCNT
-TEXT ·sTileByRow2x16AVX2(SB), NOSPLIT, $40-8
+TEXT ·sTileByRow2x16AVX2(SB), NOSPLIT, $48-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -3062,6 +3302,8 @@ TEXT ·sTileByRow2x16AVX2(SB), NOSPLIT, $40-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
+	MOVQ    168(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -3069,7 +3311,7 @@ TEXT ·sTileByRow2x16AVX2(SB), NOSPLIT, $40-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 32(SP)
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x02, SI
 	MOVQ    80(AX), DI
@@ -3092,6 +3334,8 @@ tile:
 	MOVQ       96(AX), R9
 	SHRQ       $0x01, R9
 	JZ         rest
+	CMPQ       192(AX), $0x00
+	JNE        fetch
 
 loop:
 	VMOVUPS      (DX), Y4
@@ -3132,7 +3376,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 168(AX), Y4
+	VBROADCASTSS 200(AX), Y4
 	VMULPS       Y4, Y0, Y0
 	VMULPS       Y4, Y1, Y1
 	VMULPS       Y4, Y2, Y2
@@ -3156,7 +3400,7 @@ scaled:
 wholeadd:
 	TESTQ        $0x00000004, CX
 	JZ           wholebeta
-	VBROADCASTSS 172(AX), Y4
+	VBROADCASTSS 204(AX), Y4
 	MOVQ         BX, CX
 	VFMADD231PS  (CX), Y4, Y0
 	VFMADD231PS  32(CX), Y4, Y1
@@ -3196,7 +3440,7 @@ partial:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 172(AX), Y6
+	VBROADCASTSS 204(AX), Y6
 	MOVQ         BX, DX
 	VMASKMOVPS   (DX), Y4, Y7
 	VFMADD231PS  Y7, Y6, Y0
@@ -3221,7 +3465,7 @@ maskedbeta:
 
 lower:
 	MOVQ       120(AX), CX
-	MOVQ       32(SP), DX
+	MOVQ       40(SP), DX
 	MOVQ       $-1, R9
 	BZHIQ      CX, R9, R9
 	MOVQ       BX, CX
@@ -3250,7 +3494,7 @@ lower:
 	VMASKMOVPS Y2, Y4, (CX)
 	VMASKMOVPS Y3, Y5, 32(CX)
 	LEAQ       1(DX)(DX*1), DX
-	MOVQ       DX, 32(SP)
+	MOVQ       DX, 40(SP)
 
 stored:
 	// next tile
@@ -3268,9 +3512,40 @@ stored:
 	VZEROUPPER
 	RET
 
+fetch:
+	MOVQ 96(AX), R9
+	SHRQ $0x01, R9
+	MOVQ 32(SP), R10
+
+fetching:
+	VMOVUPS      (DX), Y4
+	VMOVUPS      32(DX), Y5
+	VBROADCASTSS (CX), Y6
+	VFMADD231PS  Y6, Y4, Y0
+	VFMADD231PS  Y6, Y5, Y1
+	VBROADCASTSS (CX)(SI*1), Y6
+	VFMADD231PS  Y6, Y4, Y2
+	VFMADD231PS  Y6, Y5, Y3
+	PREFETCHT0   (R10)
+	ADDQ         192(AX), R10
+	VMOVUPS      (DX)(DI*1), Y4
+	VMOVUPS      32(DX)(DI*1), Y5
+	VBROADCASTSS 4(CX), Y6
+	VFMADD231PS  Y6, Y4, Y0
+	VFMADD231PS  Y6, Y5, Y1
+	VBROADCASTSS 4(CX)(SI*1), Y6
+	VFMADD231PS  Y6, Y4, Y2
+	VFMADD231PS  Y6, Y5, Y3
+	LEAQ         (DX)(DI*2), DX
+	ADDQ         $0x08, CX
+	DECQ         R9
+	JNZ          fetching
+	MOVQ         R10, 32(SP)
+	JMP          rest
+
 // func sTileByRow3x16AVX2(t *byte)
 // Requires: AVX, BMI2, CMOV, FMA3, MMX+, POPCNT
-TEXT ·sTileByRow3x16AVX2(SB), NOSPLIT, $40-8
+TEXT ·sTileByRow3x16AVX2(SB), NOSPLIT, $48-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -3280,6 +3555,8 @@ TEXT ·sTileByRow3x16AVX2(SB), NOSPLIT, $40-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
+	MOVQ    168(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -3287,7 +3564,7 @@ TEXT ·sTileByRow3x16AVX2(SB), NOSPLIT, $40-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 32(SP)
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x02, SI
 	MOVQ    80(AX), DI
@@ -3314,6 +3591,8 @@ tile:
 	MOVQ       96(AX), R9
 	SHRQ       $0x01, R9
 	JZ         rest
+	CMPQ       192(AX), $0x00
+	JNE        fetch
 
 loop:
 	VMOVUPS      (DX), Y6
@@ -3363,7 +3642,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 168(AX), Y6
+	VBROADCASTSS 200(AX), Y6
 	VMULPS       Y6, Y0, Y0
 	VMULPS       Y6, Y1, Y1
 	VMULPS       Y6, Y2, Y2
@@ -3392,7 +3671,7 @@ scaled:
 wholeadd:
 	TESTQ        $0x00000004, CX
 	JZ           wholebeta
-	VBROADCASTSS 172(AX), Y6
+	VBROADCASTSS 204(AX), Y6
 	MOVQ         BX, CX
 	VFMADD231PS  (CX), Y6, Y0
 	VFMADD231PS  32(CX), Y6, Y1
@@ -3443,7 +3722,7 @@ partial:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 172(AX), Y8
+	VBROADCASTSS 204(AX), Y8
 	MOVQ         BX, DX
 	VMASKMOVPS   (DX), Y6, Y9
 	VFMADD231PS  Y9, Y8, Y0
@@ -3476,7 +3755,7 @@ maskedbeta:
 
 lower:
 	MOVQ       120(AX), CX
-	MOVQ       32(SP), DX
+	MOVQ       40(SP), DX
 	MOVQ       $-1, R9
 	BZHIQ      CX, R9, R9
 	MOVQ       BX, CX
@@ -3518,7 +3797,7 @@ lower:
 	VMASKMOVPS Y4, Y6, (CX)
 	VMASKMOVPS Y5, Y7, 32(CX)
 	LEAQ       1(DX)(DX*1), DX
-	MOVQ       DX, 32(SP)
+	MOVQ       DX, 40(SP)
 
 stored:
 	// next tile
@@ -3536,9 +3815,46 @@ stored:
 	VZEROUPPER
 	RET
 
+fetch:
+	MOVQ 96(AX), R9
+	SHRQ $0x01, R9
+	MOVQ 32(SP), R10
+
+fetching:
+	VMOVUPS      (DX), Y6
+	VMOVUPS      32(DX), Y7
+	VBROADCASTSS (CX), Y8
+	VFMADD231PS  Y8, Y6, Y0
+	VFMADD231PS  Y8, Y7, Y1
+	VBROADCASTSS (CX)(SI*1), Y8
+	VFMADD231PS  Y8, Y6, Y2
+	VFMADD231PS  Y8, Y7, Y3
+	VBROADCASTSS (CX)(SI*2), Y8
+	VFMADD231PS  Y8, Y6, Y4
+	VFMADD231PS  Y8, Y7, Y5
+	PREFETCHT0   (R10)
+	ADDQ         192(AX), R10
+	VMOVUPS      (DX)(DI*1), Y6
+	VMOVUPS      32(DX)(DI*1), Y7
+	VBROADCASTSS 4(CX), Y8
+	VFMADD231PS  Y8, Y6, Y0
+	VFMADD231PS  Y8, Y7, Y1
+	VBROADCASTSS 4(CX)(SI*1), Y8
+	VFMADD231PS  Y8, Y6, Y2
+	VFMADD231PS  Y8, Y7, Y3
+	VBROADCASTSS 4(CX)(SI*2), Y8
+	VFMADD231PS  Y8, Y6, Y4
+	VFMADD231PS  Y8, Y7, Y5
+	LEAQ         (DX)(DI*2), DX
+	ADDQ         $0x08, CX
+	DECQ         R9
+	JNZ          fetching
+	MOVQ         R10, 32(SP)
+	JMP          rest
+
 // func sTileByRow4x16AVX2(t *byte)
 // Requires: AVX, BMI2, CMOV, FMA3, MMX+, POPCNT
-TEXT ·sTileByRow4x16AVX2(SB), NOSPLIT, $40-8
+TEXT ·sTileByRow4x16AVX2(SB), NOSPLIT, $48-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -3548,6 +3864,8 @@ TEXT ·sTileByRow4x16AVX2(SB), NOSPLIT, $40-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
+	MOVQ    168(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -3555,7 +3873,7 @@ TEXT ·sTileByRow4x16AVX2(SB), NOSPLIT, $40-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 32(SP)
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x02, SI
 	MOVQ    80(AX), DI
@@ -3587,6 +3905,8 @@ tile:
 	MOVQ       96(AX), R10
 	SHRQ       $0x01, R10
 	JZ         rest
+	CMPQ       192(AX), $0x00
+	JNE        fetch
 
 loop:
 	VMOVUPS      (DX), Y8
@@ -3645,7 +3965,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 168(AX), Y8
+	VBROADCASTSS 200(AX), Y8
 	VMULPS       Y8, Y0, Y0
 	VMULPS       Y8, Y1, Y1
 	VMULPS       Y8, Y2, Y2
@@ -3679,7 +3999,7 @@ scaled:
 wholeadd:
 	TESTQ        $0x00000004, CX
 	JZ           wholebeta
-	VBROADCASTSS 172(AX), Y8
+	VBROADCASTSS 204(AX), Y8
 	MOVQ         BX, CX
 	VFMADD231PS  (CX), Y8, Y0
 	VFMADD231PS  32(CX), Y8, Y1
@@ -3741,7 +4061,7 @@ partial:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 172(AX), Y10
+	VBROADCASTSS 204(AX), Y10
 	MOVQ         BX, DX
 	VMASKMOVPS   (DX), Y8, Y11
 	VFMADD231PS  Y11, Y10, Y0
@@ -3782,7 +4102,7 @@ maskedbeta:
 
 lower:
 	MOVQ       120(AX), CX
-	MOVQ       32(SP), DX
+	MOVQ       40(SP), DX
 	MOVQ       $-1, R10
 	BZHIQ      CX, R10, R10
 	MOVQ       BX, CX
@@ -3837,7 +4157,7 @@ lower:
 	VMASKMOVPS Y6, Y8, (CX)
 	VMASKMOVPS Y7, Y9, 32(CX)
 	LEAQ       1(DX)(DX*1), DX
-	MOVQ       DX, 32(SP)
+	MOVQ       DX, 40(SP)
 
 stored:
 	// next tile
@@ -3855,9 +4175,52 @@ stored:
 	VZEROUPPER
 	RET
 
+fetch:
+	MOVQ 96(AX), R10
+	SHRQ $0x01, R10
+	MOVQ 32(SP), R11
+
+fetching:
+	VMOVUPS      (DX), Y8
+	VMOVUPS      32(DX), Y9
+	VBROADCASTSS (CX), Y10
+	VFMADD231PS  Y10, Y8, Y0
+	VFMADD231PS  Y10, Y9, Y1
+	VBROADCASTSS (CX)(SI*1), Y10
+	VFMADD231PS  Y10, Y8, Y2
+	VFMADD231PS  Y10, Y9, Y3
+	VBROADCASTSS (CX)(SI*2), Y10
+	VFMADD231PS  Y10, Y8, Y4
+	VFMADD231PS  Y10, Y9, Y5
+	VBROADCASTSS (CX)(R9*1), Y10
+	VFMADD231PS  Y10, Y8, Y6
+	VFMADD231PS  Y10, Y9, Y7
+	PREFETCHT0   (R11)
+	ADDQ         192(AX), R11
+	VMOVUPS      (DX)(DI*1), Y8
+	VMOVUPS      32(DX)(DI*1), Y9
+	VBROADCASTSS 4(CX), Y10
+	VFMADD231PS  Y10, Y8, Y0
+	VFMADD231PS  Y10, Y9, Y1
+	VBROADCASTSS 4(CX)(SI*1), Y10
+	VFMADD231PS  Y10, Y8, Y2
+	VFMADD231PS  Y10, Y9, Y3
+	VBROADCASTSS 4(CX)(SI*2), Y10
+	VFMADD231PS  Y10, Y8, Y4
+	VFMADD231PS  Y10, Y9, Y5
+	VBROADCASTSS 4(CX)(R9*1), Y10
+	VFMADD231PS  Y10, Y8, Y6
+	VFMADD231PS  Y10, Y9, Y7
+	LEAQ         (DX)(DI*2), DX
+	ADDQ         $0x08, CX
+	DECQ         R10
+	JNZ          fetching
+	MOVQ         R11, 32(SP)
+	JMP          rest
+
 // func sTileByRow5x16AVX2(t *byte)
 // Requires: AVX, BMI2, CMOV, FMA3, MMX+, POPCNT
-TEXT ·sTileByRow5x16AVX2(SB), NOSPLIT, $40-8
+TEXT ·sTileByRow5x16AVX2(SB), NOSPLIT, $48-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -3867,6 +4230,8 @@ TEXT ·sTileByRow5x16AVX2(SB), NOSPLIT, $40-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
+	MOVQ    168(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -3874,7 +4239,7 @@ TEXT ·sTileByRow5x16AVX2(SB), NOSPLIT, $40-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 32(SP)
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x02, SI
 	MOVQ    80(AX), DI
@@ -3910,6 +4275,8 @@ tile:
 	MOVQ       96(AX), R10
 	SHRQ       $0x01, R10
 	JZ         rest
+	CMPQ       192(AX), $0x00
+	JNE        fetch
 
 loop:
 	VMOVUPS      (DX), Y10
@@ -3977,7 +4344,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 168(AX), Y10
+	VBROADCASTSS 200(AX), Y10
 	VMULPS       Y10, Y0, Y0
 	VMULPS       Y10, Y1, Y1
 	VMULPS       Y10, Y2, Y2
@@ -4016,7 +4383,7 @@ scaled:
 wholeadd:
 	TESTQ        $0x00000004, CX
 	JZ           wholebeta
-	VBROADCASTSS 172(AX), Y10
+	VBROADCASTSS 204(AX), Y10
 	MOVQ         BX, CX
 	VFMADD231PS  (CX), Y10, Y0
 	VFMADD231PS  32(CX), Y10, Y1
@@ -4089,7 +4456,7 @@ partial:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 172(AX), Y12
+	VBROADCASTSS 204(AX), Y12
 	MOVQ         BX, DX
 	VMASKMOVPS   (DX), Y10, Y13
 	VFMADD231PS  Y13, Y12, Y0
@@ -4138,7 +4505,7 @@ maskedbeta:
 
 lower:
 	MOVQ       120(AX), CX
-	MOVQ       32(SP), DX
+	MOVQ       40(SP), DX
 	MOVQ       $-1, R10
 	BZHIQ      CX, R10, R10
 	MOVQ       BX, CX
@@ -4206,7 +4573,7 @@ lower:
 	VMASKMOVPS Y8, Y10, (CX)
 	VMASKMOVPS Y9, Y11, 32(CX)
 	LEAQ       1(DX)(DX*1), DX
-	MOVQ       DX, 32(SP)
+	MOVQ       DX, 40(SP)
 
 stored:
 	// next tile
@@ -4224,9 +4591,58 @@ stored:
 	VZEROUPPER
 	RET
 
+fetch:
+	MOVQ 96(AX), R10
+	SHRQ $0x01, R10
+	MOVQ 32(SP), R11
+
+fetching:
+	VMOVUPS      (DX), Y10
+	VMOVUPS      32(DX), Y11
+	VBROADCASTSS (CX), Y12
+	VFMADD231PS  Y12, Y10, Y0
+	VFMADD231PS  Y12, Y11, Y1
+	VBROADCASTSS (CX)(SI*1), Y12
+	VFMADD231PS  Y12, Y10, Y2
+	VFMADD231PS  Y12, Y11, Y3
+	VBROADCASTSS (CX)(SI*2), Y12
+	VFMADD231PS  Y12, Y10, Y4
+	VFMADD231PS  Y12, Y11, Y5
+	VBROADCASTSS (CX)(R9*1), Y12
+	VFMADD231PS  Y12, Y10, Y6
+	VFMADD231PS  Y12, Y11, Y7
+	VBROADCASTSS (CX)(SI*4), Y12
+	VFMADD231PS  Y12, Y10, Y8
+	VFMADD231PS  Y12, Y11, Y9
+	PREFETCHT0   (R11)
+	ADDQ         192(AX), R11
+	VMOVUPS      (DX)(DI*1), Y10
+	VMOVUPS      32(DX)(DI*1), Y11
+	VBROADCASTSS 4(CX), Y12
+	VFMADD231PS  Y12, Y10, Y0
+	VFMADD231PS  Y12, Y11, Y1
+	VBROADCASTSS 4(CX)(SI*1), Y12
+	VFMADD231PS  Y12, Y10, Y2
+	VFMADD231PS  Y12, Y11, Y3
+	VBROADCASTSS 4(CX)(SI*2), Y12
+	VFMADD231PS  Y12, Y10, Y4
+	VFMADD231PS  Y12, Y11, Y5
+	VBROADCASTSS 4(CX)(R9*1), Y12
+	VFMADD231PS  Y12, Y10, Y6
+	VFMADD231PS  Y12, Y11, Y7
+	VBROADCASTSS 4(CX)(SI*4), Y12
+	VFMADD231PS  Y12, Y10, Y8
+	VFMADD231PS  Y12, Y11, Y9
+	LEAQ         (DX)(DI*2), DX
+	ADDQ         $0x08, CX
+	DECQ         R10
+	JNZ          fetching
+	MOVQ         R11, 32(SP)
+	JMP          rest
+
 // func sTileByRow6x16AVX2(t *byte)
 // Requires: AVX, BMI2, CMOV, FMA3, MMX+, POPCNT
-TEXT ·sTileByRow6x16AVX2(SB), NOSPLIT, $40-8
+TEXT ·sTileByRow6x16AVX2(SB), NOSPLIT, $48-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -4236,6 +4652,8 @@ TEXT ·sTileByRow6x16AVX2(SB), NOSPLIT, $40-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
+	MOVQ    168(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -4243,7 +4661,7 @@ TEXT ·sTileByRow6x16AVX2(SB), NOSPLIT, $40-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 32(SP)
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x02, SI
 	MOVQ    80(AX), DI
@@ -4285,6 +4703,8 @@ tile:
 	MOVQ       96(AX), R11
 	SHRQ       $0x01, R11
 	JZ         rest
+	CMPQ       192(AX), $0x00
+	JNE        fetch
 
 loop:
 	VMOVUPS      (DX), Y12
@@ -4362,7 +4782,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 168(AX), Y12
+	VBROADCASTSS 200(AX), Y12
 	VMULPS       Y12, Y0, Y0
 	VMULPS       Y12, Y1, Y1
 	VMULPS       Y12, Y2, Y2
@@ -4406,7 +4826,7 @@ scaled:
 wholeadd:
 	TESTQ        $0x00000004, CX
 	JZ           wholebeta
-	VBROADCASTSS 172(AX), Y12
+	VBROADCASTSS 204(AX), Y12
 	MOVQ         BX, CX
 	VFMADD231PS  (CX), Y12, Y0
 	VFMADD231PS  32(CX), Y12, Y1
@@ -4490,7 +4910,7 @@ partial:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 172(AX), Y14
+	VBROADCASTSS 204(AX), Y14
 	MOVQ         BX, DX
 	VMASKMOVPS   (DX), Y12, Y15
 	VFMADD231PS  Y15, Y14, Y0
@@ -4547,7 +4967,7 @@ maskedbeta:
 
 lower:
 	MOVQ       120(AX), CX
-	MOVQ       32(SP), DX
+	MOVQ       40(SP), DX
 	MOVQ       $-1, R10
 	BZHIQ      CX, R10, R10
 	MOVQ       BX, CX
@@ -4628,7 +5048,7 @@ lower:
 	VMASKMOVPS Y10, Y12, (CX)
 	VMASKMOVPS Y11, Y13, 32(CX)
 	LEAQ       1(DX)(DX*1), DX
-	MOVQ       DX, 32(SP)
+	MOVQ       DX, 40(SP)
 
 stored:
 	// next tile
@@ -4645,6 +5065,62 @@ stored:
 	JNZ  tile
 	VZEROUPPER
 	RET
+
+fetch:
+	MOVQ 96(AX), R11
+	SHRQ $0x01, R11
+	MOVQ 32(SP), R12
+
+fetching:
+	VMOVUPS      (DX), Y12
+	VMOVUPS      32(DX), Y13
+	VBROADCASTSS (CX), Y14
+	VFMADD231PS  Y14, Y12, Y0
+	VFMADD231PS  Y14, Y13, Y1
+	VBROADCASTSS (CX)(SI*1), Y14
+	VFMADD231PS  Y14, Y12, Y2
+	VFMADD231PS  Y14, Y13, Y3
+	VBROADCASTSS (CX)(SI*2), Y14
+	VFMADD231PS  Y14, Y12, Y4
+	VFMADD231PS  Y14, Y13, Y5
+	VBROADCASTSS (CX)(R9*1), Y14
+	VFMADD231PS  Y14, Y12, Y6
+	VFMADD231PS  Y14, Y13, Y7
+	VBROADCASTSS (CX)(SI*4), Y14
+	VFMADD231PS  Y14, Y12, Y8
+	VFMADD231PS  Y14, Y13, Y9
+	VBROADCASTSS (R10), Y14
+	VFMADD231PS  Y14, Y12, Y10
+	VFMADD231PS  Y14, Y13, Y11
+	PREFETCHT0   (R12)
+	ADDQ         192(AX), R12
+	VMOVUPS      (DX)(DI*1), Y12
+	VMOVUPS      32(DX)(DI*1), Y13
+	VBROADCASTSS 4(CX), Y14
+	VFMADD231PS  Y14, Y12, Y0
+	VFMADD231PS  Y14, Y13, Y1
+	VBROADCASTSS 4(CX)(SI*1), Y14
+	VFMADD231PS  Y14, Y12, Y2
+	VFMADD231PS  Y14, Y13, Y3
+	VBROADCASTSS 4(CX)(SI*2), Y14
+	VFMADD231PS  Y14, Y12, Y4
+	VFMADD231PS  Y14, Y13, Y5
+	VBROADCASTSS 4(CX)(R9*1), Y14
+	VFMADD231PS  Y14, Y12, Y6
+	VFMADD231PS  Y14, Y13, Y7
+	VBROADCASTSS 4(CX)(SI*4), Y14
+	VFMADD231PS  Y14, Y12, Y8
+	VFMADD231PS  Y14, Y13, Y9
+	VBROADCASTSS 4(R10), Y14
+	VFMADD231PS  Y14, Y12, Y10
+	VFMADD231PS  Y14, Y13, Y11
+	LEAQ         (DX)(DI*2), DX
+	ADDQ         $0x08, CX
+	ADDQ         $0x08, R10
+	DECQ         R11
+	JNZ          fetching
+	MOVQ         R12, 32(SP)
+	JMP          rest
 
 // func sTileByCol1x16AVX2(t *byte)
 // Requires: AVX, BMI2, CMOV, FMA3, MMX+, POPCNT
@@ -4715,7 +5191,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 168(AX), Y2
+	VBROADCASTSS 200(AX), Y2
 	VMULPS       Y2, Y0, Y0
 	VMULPS       Y2, Y1, Y1
 
@@ -4734,7 +5210,7 @@ scaled:
 wholeadd:
 	TESTQ        $0x00000004, CX
 	JZ           wholebeta
-	VBROADCASTSS 172(AX), Y2
+	VBROADCASTSS 204(AX), Y2
 	MOVQ         BX, CX
 	VFMADD231PS  (CX), Y2, Y0
 	VFMADD231PS  32(CX), Y2, Y1
@@ -4763,7 +5239,7 @@ partial:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 172(AX), Y4
+	VBROADCASTSS 204(AX), Y4
 	MOVQ         BX, DX
 	VMASKMOVPS   (DX), Y2, Y5
 	VFMADD231PS  Y5, Y4, Y0
@@ -4896,7 +5372,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 168(AX), Y4
+	VBROADCASTSS 200(AX), Y4
 	VMULPS       Y4, Y0, Y0
 	VMULPS       Y4, Y1, Y1
 	VMULPS       Y4, Y2, Y2
@@ -4920,7 +5396,7 @@ scaled:
 wholeadd:
 	TESTQ        $0x00000004, CX
 	JZ           wholebeta
-	VBROADCASTSS 172(AX), Y4
+	VBROADCASTSS 204(AX), Y4
 	MOVQ         BX, CX
 	VFMADD231PS  (CX), Y4, Y0
 	VFMADD231PS  32(CX), Y4, Y1
@@ -4960,7 +5436,7 @@ partial:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 172(AX), Y6
+	VBROADCASTSS 204(AX), Y6
 	MOVQ         BX, DX
 	VMASKMOVPS   (DX), Y4, Y7
 	VFMADD231PS  Y7, Y6, Y0
@@ -5127,7 +5603,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 168(AX), Y6
+	VBROADCASTSS 200(AX), Y6
 	VMULPS       Y6, Y0, Y0
 	VMULPS       Y6, Y1, Y1
 	VMULPS       Y6, Y2, Y2
@@ -5156,7 +5632,7 @@ scaled:
 wholeadd:
 	TESTQ        $0x00000004, CX
 	JZ           wholebeta
-	VBROADCASTSS 172(AX), Y6
+	VBROADCASTSS 204(AX), Y6
 	MOVQ         BX, CX
 	VFMADD231PS  (CX), Y6, Y0
 	VFMADD231PS  32(CX), Y6, Y1
@@ -5207,7 +5683,7 @@ partial:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 172(AX), Y8
+	VBROADCASTSS 204(AX), Y8
 	MOVQ         BX, DX
 	VMASKMOVPS   (DX), Y6, Y9
 	VFMADD231PS  Y9, Y8, Y0
@@ -5408,7 +5884,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 168(AX), Y8
+	VBROADCASTSS 200(AX), Y8
 	VMULPS       Y8, Y0, Y0
 	VMULPS       Y8, Y1, Y1
 	VMULPS       Y8, Y2, Y2
@@ -5442,7 +5918,7 @@ scaled:
 wholeadd:
 	TESTQ        $0x00000004, CX
 	JZ           wholebeta
-	VBROADCASTSS 172(AX), Y8
+	VBROADCASTSS 204(AX), Y8
 	MOVQ         BX, CX
 	VFMADD231PS  (CX), Y8, Y0
 	VFMADD231PS  32(CX), Y8, Y1
@@ -5504,7 +5980,7 @@ partial:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 172(AX), Y10
+	VBROADCASTSS 204(AX), Y10
 	MOVQ         BX, DX
 	VMASKMOVPS   (DX), Y8, Y11
 	VFMADD231PS  Y11, Y10, Y0
@@ -5739,7 +6215,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 168(AX), Y10
+	VBROADCASTSS 200(AX), Y10
 	VMULPS       Y10, Y0, Y0
 	VMULPS       Y10, Y1, Y1
 	VMULPS       Y10, Y2, Y2
@@ -5778,7 +6254,7 @@ scaled:
 wholeadd:
 	TESTQ        $0x00000004, CX
 	JZ           wholebeta
-	VBROADCASTSS 172(AX), Y10
+	VBROADCASTSS 204(AX), Y10
 	MOVQ         BX, CX
 	VFMADD231PS  (CX), Y10, Y0
 	VFMADD231PS  32(CX), Y10, Y1
@@ -5851,7 +6327,7 @@ partial:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 172(AX), Y12
+	VBROADCASTSS 204(AX), Y12
 	MOVQ         BX, DX
 	VMASKMOVPS   (DX), Y10, Y13
 	VFMADD231PS  Y13, Y12, Y0
@@ -6120,7 +6596,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 168(AX), Y12
+	VBROADCASTSS 200(AX), Y12
 	VMULPS       Y12, Y0, Y0
 	VMULPS       Y12, Y1, Y1
 	VMULPS       Y12, Y2, Y2
@@ -6164,7 +6640,7 @@ scaled:
 wholeadd:
 	TESTQ        $0x00000004, CX
 	JZ           wholebeta
-	VBROADCASTSS 172(AX), Y12
+	VBROADCASTSS 204(AX), Y12
 	MOVQ         BX, CX
 	VFMADD231PS  (CX), Y12, Y0
 	VFMADD231PS  32(CX), Y12, Y1
@@ -6248,7 +6724,7 @@ partial:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 172(AX), Y14
+	VBROADCASTSS 204(AX), Y14
 	MOVQ         BX, DX
 	VMASKMOVPS   (DX), Y12, Y15
 	VFMADD231PS  Y15, Y14, Y0
@@ -8038,7 +8514,7 @@ loop:
 
 // func dTileByRow1x4AVX2(t *byte)
 // Requires: AVX, BMI2, CMOV, FMA3, MMX+, POPCNT
-TEXT ·dTileByRow1x4AVX2(SB), NOSPLIT, $40-8
+TEXT ·dTileByRow1x4AVX2(SB), NOSPLIT, $48-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -8048,6 +8524,8 @@ TEXT ·dTileByRow1x4AVX2(SB), NOSPLIT, $40-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
+	MOVQ    168(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -8055,7 +8533,7 @@ TEXT ·dTileByRow1x4AVX2(SB), NOSPLIT, $40-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 32(SP)
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), CX
 	SHLQ    $0x03, CX
 	MOVQ    80(AX), SI
@@ -8073,6 +8551,8 @@ tile:
 	MOVQ       96(AX), DI
 	SHRQ       $0x01, DI
 	JZ         rest
+	CMPQ       192(AX), $0x00
+	JNE        fetch
 
 loop:
 	VMOVUPD      (DX), Y1
@@ -8098,7 +8578,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 168(AX), Y1
+	VBROADCASTSD 200(AX), Y1
 	VMULPD       Y1, Y0, Y0
 
 scaled:
@@ -8115,7 +8595,7 @@ scaled:
 wholeadd:
 	TESTQ        $0x00000004, CX
 	JZ           wholebeta
-	VBROADCASTSD 176(AX), Y1
+	VBROADCASTSD 208(AX), Y1
 	MOVQ         BX, CX
 	VFMADD231PD  (CX), Y1, Y0
 
@@ -8139,7 +8619,7 @@ partial:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 176(AX), Y2
+	VBROADCASTSD 208(AX), Y2
 	MOVQ         BX, DX
 	VMASKMOVPD   (DX), Y1, Y3
 	VFMADD231PD  Y3, Y2, Y0
@@ -8153,7 +8633,7 @@ maskedbeta:
 
 lower:
 	MOVQ       120(AX), CX
-	MOVQ       32(SP), DX
+	MOVQ       40(SP), DX
 	MOVQ       $-1, DI
 	BZHIQ      CX, DI, DI
 	MOVQ       BX, CX
@@ -8167,7 +8647,7 @@ lower:
 	VMOVUPS    128(DI), Y1
 	VMASKMOVPD Y0, Y1, (CX)
 	LEAQ       1(DX)(DX*1), DX
-	MOVQ       DX, 32(SP)
+	MOVQ       DX, 40(SP)
 
 stored:
 	// next tile
@@ -8185,9 +8665,30 @@ stored:
 	VZEROUPPER
 	RET
 
+fetch:
+	MOVQ 96(AX), DI
+	SHRQ $0x01, DI
+	MOVQ 32(SP), R8
+
+fetching:
+	VMOVUPD      (DX), Y1
+	VBROADCASTSD (CX), Y2
+	VFMADD231PD  Y2, Y1, Y0
+	PREFETCHT0   (R8)
+	ADDQ         192(AX), R8
+	VMOVUPD      (DX)(SI*1), Y1
+	VBROADCASTSD 8(CX), Y2
+	VFMADD231PD  Y2, Y1, Y0
+	LEAQ         (DX)(SI*2), DX
+	ADDQ         $0x10, CX
+	DECQ         DI
+	JNZ          fetching
+	MOVQ         R8, 32(SP)
+	JMP          rest
+
 // func dTileByRow2x4AVX2(t *byte)
 // Requires: AVX, BMI2, CMOV, FMA3, MMX+, POPCNT
-TEXT ·dTileByRow2x4AVX2(SB), NOSPLIT, $40-8
+TEXT ·dTileByRow2x4AVX2(SB), NOSPLIT, $48-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -8197,6 +8698,8 @@ TEXT ·dTileByRow2x4AVX2(SB), NOSPLIT, $40-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
+	MOVQ    168(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -8204,7 +8707,7 @@ TEXT ·dTileByRow2x4AVX2(SB), NOSPLIT, $40-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 32(SP)
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x03, SI
 	MOVQ    80(AX), DI
@@ -8225,6 +8728,8 @@ tile:
 	MOVQ       96(AX), R9
 	SHRQ       $0x01, R9
 	JZ         rest
+	CMPQ       192(AX), $0x00
+	JNE        fetch
 
 loop:
 	VMOVUPD      (DX), Y2
@@ -8256,7 +8761,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 168(AX), Y2
+	VBROADCASTSD 200(AX), Y2
 	VMULPD       Y2, Y0, Y0
 	VMULPD       Y2, Y1, Y1
 
@@ -8276,7 +8781,7 @@ scaled:
 wholeadd:
 	TESTQ        $0x00000004, CX
 	JZ           wholebeta
-	VBROADCASTSD 176(AX), Y2
+	VBROADCASTSD 208(AX), Y2
 	MOVQ         BX, CX
 	VFMADD231PD  (CX), Y2, Y0
 	ADDQ         R8, CX
@@ -8307,7 +8812,7 @@ partial:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 176(AX), Y3
+	VBROADCASTSD 208(AX), Y3
 	MOVQ         BX, DX
 	VMASKMOVPD   (DX), Y2, Y4
 	VFMADD231PD  Y4, Y3, Y0
@@ -8326,7 +8831,7 @@ maskedbeta:
 
 lower:
 	MOVQ       120(AX), CX
-	MOVQ       32(SP), DX
+	MOVQ       40(SP), DX
 	MOVQ       $-1, R9
 	BZHIQ      CX, R9, R9
 	MOVQ       BX, CX
@@ -8351,7 +8856,7 @@ lower:
 	VMOVUPS    128(R9), Y2
 	VMASKMOVPD Y1, Y2, (CX)
 	LEAQ       1(DX)(DX*1), DX
-	MOVQ       DX, 32(SP)
+	MOVQ       DX, 40(SP)
 
 stored:
 	// next tile
@@ -8369,9 +8874,34 @@ stored:
 	VZEROUPPER
 	RET
 
+fetch:
+	MOVQ 96(AX), R9
+	SHRQ $0x01, R9
+	MOVQ 32(SP), R10
+
+fetching:
+	VMOVUPD      (DX), Y2
+	VBROADCASTSD (CX), Y3
+	VFMADD231PD  Y3, Y2, Y0
+	VBROADCASTSD (CX)(SI*1), Y3
+	VFMADD231PD  Y3, Y2, Y1
+	PREFETCHT0   (R10)
+	ADDQ         192(AX), R10
+	VMOVUPD      (DX)(DI*1), Y2
+	VBROADCASTSD 8(CX), Y3
+	VFMADD231PD  Y3, Y2, Y0
+	VBROADCASTSD 8(CX)(SI*1), Y3
+	VFMADD231PD  Y3, Y2, Y1
+	LEAQ         (DX)(DI*2), DX
+	ADDQ         $0x10, CX
+	DECQ         R9
+	JNZ          fetching
+	MOVQ         R10, 32(SP)
+	JMP          rest
+
 // func dTileByRow3x4AVX2(t *byte)
 // Requires: AVX, BMI2, CMOV, FMA3, MMX+, POPCNT
-TEXT ·dTileByRow3x4AVX2(SB), NOSPLIT, $40-8
+TEXT ·dTileByRow3x4AVX2(SB), NOSPLIT, $48-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -8381,6 +8911,8 @@ TEXT ·dTileByRow3x4AVX2(SB), NOSPLIT, $40-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
+	MOVQ    168(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -8388,7 +8920,7 @@ TEXT ·dTileByRow3x4AVX2(SB), NOSPLIT, $40-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 32(SP)
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x03, SI
 	MOVQ    80(AX), DI
@@ -8412,6 +8944,8 @@ tile:
 	MOVQ       96(AX), R9
 	SHRQ       $0x01, R9
 	JZ         rest
+	CMPQ       192(AX), $0x00
+	JNE        fetch
 
 loop:
 	VMOVUPD      (DX), Y3
@@ -8449,7 +8983,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 168(AX), Y3
+	VBROADCASTSD 200(AX), Y3
 	VMULPD       Y3, Y0, Y0
 	VMULPD       Y3, Y1, Y1
 	VMULPD       Y3, Y2, Y2
@@ -8472,7 +9006,7 @@ scaled:
 wholeadd:
 	TESTQ        $0x00000004, CX
 	JZ           wholebeta
-	VBROADCASTSD 176(AX), Y3
+	VBROADCASTSD 208(AX), Y3
 	MOVQ         BX, CX
 	VFMADD231PD  (CX), Y3, Y0
 	ADDQ         R8, CX
@@ -8510,7 +9044,7 @@ partial:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 176(AX), Y4
+	VBROADCASTSD 208(AX), Y4
 	MOVQ         BX, DX
 	VMASKMOVPD   (DX), Y3, Y5
 	VFMADD231PD  Y5, Y4, Y0
@@ -8534,7 +9068,7 @@ maskedbeta:
 
 lower:
 	MOVQ       120(AX), CX
-	MOVQ       32(SP), DX
+	MOVQ       40(SP), DX
 	MOVQ       $-1, R9
 	BZHIQ      CX, R9, R9
 	MOVQ       BX, CX
@@ -8570,7 +9104,7 @@ lower:
 	VMOVUPS    128(R9), Y3
 	VMASKMOVPD Y2, Y3, (CX)
 	LEAQ       1(DX)(DX*1), DX
-	MOVQ       DX, 32(SP)
+	MOVQ       DX, 40(SP)
 
 stored:
 	// next tile
@@ -8588,9 +9122,38 @@ stored:
 	VZEROUPPER
 	RET
 
+fetch:
+	MOVQ 96(AX), R9
+	SHRQ $0x01, R9
+	MOVQ 32(SP), R10
+
+fetching:
+	VMOVUPD      (DX), Y3
+	VBROADCASTSD (CX), Y4
+	VFMADD231PD  Y4, Y3, Y0
+	VBROADCASTSD (CX)(SI*1), Y4
+	VFMADD231PD  Y4, Y3, Y1
+	VBROADCASTSD (CX)(SI*2), Y4
+	VFMADD231PD  Y4, Y3, Y2
+	PREFETCHT0   (R10)
+	ADDQ         192(AX), R10
+	VMOVUPD      (DX)(DI*1), Y3
+	VBROADCASTSD 8(CX), Y4
+	VFMADD231PD  Y4, Y3, Y0
+	VBROADCASTSD 8(CX)(SI*1), Y4
+	VFMADD231PD  Y4, Y3, Y1
+	VBROADCASTSD 8(CX)(SI*2), Y4
+	VFMADD231PD  Y4, Y3, Y2
+	LEAQ         (DX)(DI*2), DX
+	ADDQ         $0x10, CX
+	DECQ         R9
+	JNZ          fetching
+	MOVQ         R10, 32(SP)
+	JMP          rest
+
 // func dTileByRow4x4AVX2(t *byte)
 // Requires: AVX, BMI2, CMOV, FMA3, MMX+, POPCNT
-TEXT ·dTileByRow4x4AVX2(SB), NOSPLIT, $40-8
+TEXT ·dTileByRow4x4AVX2(SB), NOSPLIT, $48-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -8600,6 +9163,8 @@ TEXT ·dTileByRow4x4AVX2(SB), NOSPLIT, $40-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
+	MOVQ    168(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -8607,7 +9172,7 @@ TEXT ·dTileByRow4x4AVX2(SB), NOSPLIT, $40-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 32(SP)
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x03, SI
 	MOVQ    80(AX), DI
@@ -8635,6 +9200,8 @@ tile:
 	MOVQ       96(AX), R10
 	SHRQ       $0x01, R10
 	JZ         rest
+	CMPQ       192(AX), $0x00
+	JNE        fetch
 
 loop:
 	VMOVUPD      (DX), Y4
@@ -8678,7 +9245,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 168(AX), Y4
+	VBROADCASTSD 200(AX), Y4
 	VMULPD       Y4, Y0, Y0
 	VMULPD       Y4, Y1, Y1
 	VMULPD       Y4, Y2, Y2
@@ -8704,7 +9271,7 @@ scaled:
 wholeadd:
 	TESTQ        $0x00000004, CX
 	JZ           wholebeta
-	VBROADCASTSD 176(AX), Y4
+	VBROADCASTSD 208(AX), Y4
 	MOVQ         BX, CX
 	VFMADD231PD  (CX), Y4, Y0
 	ADDQ         R8, CX
@@ -8749,7 +9316,7 @@ partial:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 176(AX), Y5
+	VBROADCASTSD 208(AX), Y5
 	MOVQ         BX, DX
 	VMASKMOVPD   (DX), Y4, Y6
 	VFMADD231PD  Y6, Y5, Y0
@@ -8778,7 +9345,7 @@ maskedbeta:
 
 lower:
 	MOVQ       120(AX), CX
-	MOVQ       32(SP), DX
+	MOVQ       40(SP), DX
 	MOVQ       $-1, R10
 	BZHIQ      CX, R10, R10
 	MOVQ       BX, CX
@@ -8825,7 +9392,7 @@ lower:
 	VMOVUPS    128(R10), Y4
 	VMASKMOVPD Y3, Y4, (CX)
 	LEAQ       1(DX)(DX*1), DX
-	MOVQ       DX, 32(SP)
+	MOVQ       DX, 40(SP)
 
 stored:
 	// next tile
@@ -8843,9 +9410,42 @@ stored:
 	VZEROUPPER
 	RET
 
+fetch:
+	MOVQ 96(AX), R10
+	SHRQ $0x01, R10
+	MOVQ 32(SP), R11
+
+fetching:
+	VMOVUPD      (DX), Y4
+	VBROADCASTSD (CX), Y5
+	VFMADD231PD  Y5, Y4, Y0
+	VBROADCASTSD (CX)(SI*1), Y5
+	VFMADD231PD  Y5, Y4, Y1
+	VBROADCASTSD (CX)(SI*2), Y5
+	VFMADD231PD  Y5, Y4, Y2
+	VBROADCASTSD (CX)(R9*1), Y5
+	VFMADD231PD  Y5, Y4, Y3
+	PREFETCHT0   (R11)
+	ADDQ         192(AX), R11
+	VMOVUPD      (DX)(DI*1), Y4
+	VBROADCASTSD 8(CX), Y5
+	VFMADD231PD  Y5, Y4, Y0
+	VBROADCASTSD 8(CX)(SI*1), Y5
+	VFMADD231PD  Y5, Y4, Y1
+	VBROADCASTSD 8(CX)(SI*2), Y5
+	VFMADD231PD  Y5, Y4, Y2
+	VBROADCASTSD 8(CX)(R9*1), Y5
+	VFMADD231PD  Y5, Y4, Y3
+	LEAQ         (DX)(DI*2), DX
+	ADDQ         $0x10, CX
+	DECQ         R10
+	JNZ          fetching
+	MOVQ         R11, 32(SP)
+	JMP          rest
+
 // func dTileByRow5x4AVX2(t *byte)
 // Requires: AVX, BMI2, CMOV, FMA3, MMX+, POPCNT
-TEXT ·dTileByRow5x4AVX2(SB), NOSPLIT, $40-8
+TEXT ·dTileByRow5x4AVX2(SB), NOSPLIT, $48-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -8855,6 +9455,8 @@ TEXT ·dTileByRow5x4AVX2(SB), NOSPLIT, $40-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
+	MOVQ    168(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -8862,7 +9464,7 @@ TEXT ·dTileByRow5x4AVX2(SB), NOSPLIT, $40-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 32(SP)
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x03, SI
 	MOVQ    80(AX), DI
@@ -8893,6 +9495,8 @@ tile:
 	MOVQ       96(AX), R10
 	SHRQ       $0x01, R10
 	JZ         rest
+	CMPQ       192(AX), $0x00
+	JNE        fetch
 
 loop:
 	VMOVUPD      (DX), Y5
@@ -8942,7 +9546,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 168(AX), Y5
+	VBROADCASTSD 200(AX), Y5
 	VMULPD       Y5, Y0, Y0
 	VMULPD       Y5, Y1, Y1
 	VMULPD       Y5, Y2, Y2
@@ -8971,7 +9575,7 @@ scaled:
 wholeadd:
 	TESTQ        $0x00000004, CX
 	JZ           wholebeta
-	VBROADCASTSD 176(AX), Y5
+	VBROADCASTSD 208(AX), Y5
 	MOVQ         BX, CX
 	VFMADD231PD  (CX), Y5, Y0
 	ADDQ         R8, CX
@@ -9023,7 +9627,7 @@ partial:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 176(AX), Y6
+	VBROADCASTSD 208(AX), Y6
 	MOVQ         BX, DX
 	VMASKMOVPD   (DX), Y5, Y7
 	VFMADD231PD  Y7, Y6, Y0
@@ -9057,7 +9661,7 @@ maskedbeta:
 
 lower:
 	MOVQ       120(AX), CX
-	MOVQ       32(SP), DX
+	MOVQ       40(SP), DX
 	MOVQ       $-1, R10
 	BZHIQ      CX, R10, R10
 	MOVQ       BX, CX
@@ -9115,7 +9719,7 @@ lower:
 	VMOVUPS    128(R10), Y5
 	VMASKMOVPD Y4, Y5, (CX)
 	LEAQ       1(DX)(DX*1), DX
-	MOVQ       DX, 32(SP)
+	MOVQ       DX, 40(SP)
 
 stored:
 	// next tile
@@ -9133,9 +9737,46 @@ stored:
 	VZEROUPPER
 	RET
 
+fetch:
+	MOVQ 96(AX), R10
+	SHRQ $0x01, R10
+	MOVQ 32(SP), R11
+
+fetching:
+	VMOVUPD      (DX), Y5
+	VBROADCASTSD (CX), Y6
+	VFMADD231PD  Y6, Y5, Y0
+	VBROADCASTSD (CX)(SI*1), Y6
+	VFMADD231PD  Y6, Y5, Y1
+	VBROADCASTSD (CX)(SI*2), Y6
+	VFMADD231PD  Y6, Y5, Y2
+	VBROADCASTSD (CX)(R9*1), Y6
+	VFMADD231PD  Y6, Y5, Y3
+	VBROADCASTSD (CX)(SI*4), Y6
+	VFMADD231PD  Y6, Y5, Y4
+	PREFETCHT0   (R11)
+	ADDQ         192(AX), R11
+	VMOVUPD      (DX)(DI*1), Y5
+	VBROADCASTSD 8(CX), Y6
+	VFMADD231PD  Y6, Y5, Y0
+	VBROADCASTSD 8(CX)(SI*1), Y6
+	VFMADD231PD  Y6, Y5, Y1
+	VBROADCASTSD 8(CX)(SI*2), Y6
+	VFMADD231PD  Y6, Y5, Y2
+	VBROADCASTSD 8(CX)(R9*1), Y6
+	VFMADD231PD  Y6, Y5, Y3
+	VBROADCASTSD 8(CX)(SI*4), Y6
+	VFMADD231PD  Y6, Y5, Y4
+	LEAQ         (DX)(DI*2), DX
+	ADDQ         $0x10, CX
+	DECQ         R10
+	JNZ          fetching
+	MOVQ         R11, 32(SP)
+	JMP          rest
+
 // func dTileByRow6x4AVX2(t *byte)
 // Requires: AVX, BMI2, CMOV, FMA3, MMX+, POPCNT
-TEXT ·dTileByRow6x4AVX2(SB), NOSPLIT, $40-8
+TEXT ·dTileByRow6x4AVX2(SB), NOSPLIT, $48-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -9145,6 +9786,8 @@ TEXT ·dTileByRow6x4AVX2(SB), NOSPLIT, $40-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
+	MOVQ    168(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -9152,7 +9795,7 @@ TEXT ·dTileByRow6x4AVX2(SB), NOSPLIT, $40-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 32(SP)
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x03, SI
 	MOVQ    80(AX), DI
@@ -9188,6 +9831,8 @@ tile:
 	MOVQ       96(AX), R11
 	SHRQ       $0x01, R11
 	JZ         rest
+	CMPQ       192(AX), $0x00
+	JNE        fetch
 
 loop:
 	VMOVUPD      (DX), Y6
@@ -9244,7 +9889,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 168(AX), Y6
+	VBROADCASTSD 200(AX), Y6
 	VMULPD       Y6, Y0, Y0
 	VMULPD       Y6, Y1, Y1
 	VMULPD       Y6, Y2, Y2
@@ -9276,7 +9921,7 @@ scaled:
 wholeadd:
 	TESTQ        $0x00000004, CX
 	JZ           wholebeta
-	VBROADCASTSD 176(AX), Y6
+	VBROADCASTSD 208(AX), Y6
 	MOVQ         BX, CX
 	VFMADD231PD  (CX), Y6, Y0
 	ADDQ         R8, CX
@@ -9335,7 +9980,7 @@ partial:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 176(AX), Y7
+	VBROADCASTSD 208(AX), Y7
 	MOVQ         BX, DX
 	VMASKMOVPD   (DX), Y6, Y8
 	VFMADD231PD  Y8, Y7, Y0
@@ -9374,7 +10019,7 @@ maskedbeta:
 
 lower:
 	MOVQ       120(AX), CX
-	MOVQ       32(SP), DX
+	MOVQ       40(SP), DX
 	MOVQ       $-1, R10
 	BZHIQ      CX, R10, R10
 	MOVQ       BX, CX
@@ -9443,7 +10088,7 @@ lower:
 	VMOVUPS    128(R10), Y6
 	VMASKMOVPD Y5, Y6, (CX)
 	LEAQ       1(DX)(DX*1), DX
-	MOVQ       DX, 32(SP)
+	MOVQ       DX, 40(SP)
 
 stored:
 	// next tile
@@ -9460,6 +10105,48 @@ stored:
 	JNZ  tile
 	VZEROUPPER
 	RET
+
+fetch:
+	MOVQ 96(AX), R11
+	SHRQ $0x01, R11
+	MOVQ 32(SP), R12
+
+fetching:
+	VMOVUPD      (DX), Y6
+	VBROADCASTSD (CX), Y7
+	VFMADD231PD  Y7, Y6, Y0
+	VBROADCASTSD (CX)(SI*1), Y7
+	VFMADD231PD  Y7, Y6, Y1
+	VBROADCASTSD (CX)(SI*2), Y7
+	VFMADD231PD  Y7, Y6, Y2
+	VBROADCASTSD (CX)(R9*1), Y7
+	VFMADD231PD  Y7, Y6, Y3
+	VBROADCASTSD (CX)(SI*4), Y7
+	VFMADD231PD  Y7, Y6, Y4
+	VBROADCASTSD (R10), Y7
+	VFMADD231PD  Y7, Y6, Y5
+	PREFETCHT0   (R12)
+	ADDQ         192(AX), R12
+	VMOVUPD      (DX)(DI*1), Y6
+	VBROADCASTSD 8(CX), Y7
+	VFMADD231PD  Y7, Y6, Y0
+	VBROADCASTSD 8(CX)(SI*1), Y7
+	VFMADD231PD  Y7, Y6, Y1
+	VBROADCASTSD 8(CX)(SI*2), Y7
+	VFMADD231PD  Y7, Y6, Y2
+	VBROADCASTSD 8(CX)(R9*1), Y7
+	VFMADD231PD  Y7, Y6, Y3
+	VBROADCASTSD 8(CX)(SI*4), Y7
+	VFMADD231PD  Y7, Y6, Y4
+	VBROADCASTSD 8(R10), Y7
+	VFMADD231PD  Y7, Y6, Y5
+	LEAQ         (DX)(DI*2), DX
+	ADDQ         $0x10, CX
+	ADDQ         $0x10, R10
+	DECQ         R11
+	JNZ          fetching
+	MOVQ         R12, 32(SP)
+	JMP          rest
 
 // func dTileByCol1x4AVX2(t *byte)
 // Requires: AVX, BMI2, CMOV, FMA3, MMX+, POPCNT
@@ -9523,7 +10210,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 168(AX), Y1
+	VBROADCASTSD 200(AX), Y1
 	VMULPD       Y1, Y0, Y0
 
 scaled:
@@ -9540,7 +10227,7 @@ scaled:
 wholeadd:
 	TESTQ        $0x00000004, CX
 	JZ           wholebeta
-	VBROADCASTSD 176(AX), Y1
+	VBROADCASTSD 208(AX), Y1
 	MOVQ         BX, CX
 	VFMADD231PD  (CX), Y1, Y0
 
@@ -9564,7 +10251,7 @@ partial:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 176(AX), Y2
+	VBROADCASTSD 208(AX), Y2
 	MOVQ         BX, DX
 	VMASKMOVPD   (DX), Y1, Y3
 	VFMADD231PD  Y3, Y2, Y0
@@ -9681,7 +10368,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 168(AX), Y2
+	VBROADCASTSD 200(AX), Y2
 	VMULPD       Y2, Y0, Y0
 	VMULPD       Y2, Y1, Y1
 
@@ -9701,7 +10388,7 @@ scaled:
 wholeadd:
 	TESTQ        $0x00000004, CX
 	JZ           wholebeta
-	VBROADCASTSD 176(AX), Y2
+	VBROADCASTSD 208(AX), Y2
 	MOVQ         BX, CX
 	VFMADD231PD  (CX), Y2, Y0
 	ADDQ         R8, CX
@@ -9732,7 +10419,7 @@ partial:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 176(AX), Y3
+	VBROADCASTSD 208(AX), Y3
 	MOVQ         BX, DX
 	VMASKMOVPD   (DX), Y2, Y4
 	VFMADD231PD  Y4, Y3, Y0
@@ -9874,7 +10561,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 168(AX), Y3
+	VBROADCASTSD 200(AX), Y3
 	VMULPD       Y3, Y0, Y0
 	VMULPD       Y3, Y1, Y1
 	VMULPD       Y3, Y2, Y2
@@ -9897,7 +10584,7 @@ scaled:
 wholeadd:
 	TESTQ        $0x00000004, CX
 	JZ           wholebeta
-	VBROADCASTSD 176(AX), Y3
+	VBROADCASTSD 208(AX), Y3
 	MOVQ         BX, CX
 	VFMADD231PD  (CX), Y3, Y0
 	ADDQ         R8, CX
@@ -9935,7 +10622,7 @@ partial:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 176(AX), Y4
+	VBROADCASTSD 208(AX), Y4
 	MOVQ         BX, DX
 	VMASKMOVPD   (DX), Y3, Y5
 	VFMADD231PD  Y5, Y4, Y0
@@ -10102,7 +10789,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 168(AX), Y4
+	VBROADCASTSD 200(AX), Y4
 	VMULPD       Y4, Y0, Y0
 	VMULPD       Y4, Y1, Y1
 	VMULPD       Y4, Y2, Y2
@@ -10128,7 +10815,7 @@ scaled:
 wholeadd:
 	TESTQ        $0x00000004, CX
 	JZ           wholebeta
-	VBROADCASTSD 176(AX), Y4
+	VBROADCASTSD 208(AX), Y4
 	MOVQ         BX, CX
 	VFMADD231PD  (CX), Y4, Y0
 	ADDQ         R8, CX
@@ -10173,7 +10860,7 @@ partial:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 176(AX), Y5
+	VBROADCASTSD 208(AX), Y5
 	MOVQ         BX, DX
 	VMASKMOVPD   (DX), Y4, Y6
 	VFMADD231PD  Y6, Y5, Y0
@@ -10365,7 +11052,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 168(AX), Y5
+	VBROADCASTSD 200(AX), Y5
 	VMULPD       Y5, Y0, Y0
 	VMULPD       Y5, Y1, Y1
 	VMULPD       Y5, Y2, Y2
@@ -10394,7 +11081,7 @@ scaled:
 wholeadd:
 	TESTQ        $0x00000004, CX
 	JZ           wholebeta
-	VBROADCASTSD 176(AX), Y5
+	VBROADCASTSD 208(AX), Y5
 	MOVQ         BX, CX
 	VFMADD231PD  (CX), Y5, Y0
 	ADDQ         R8, CX
@@ -10446,7 +11133,7 @@ partial:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 176(AX), Y6
+	VBROADCASTSD 208(AX), Y6
 	MOVQ         BX, DX
 	VMASKMOVPD   (DX), Y5, Y7
 	VFMADD231PD  Y7, Y6, Y0
@@ -10663,7 +11350,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 168(AX), Y6
+	VBROADCASTSD 200(AX), Y6
 	VMULPD       Y6, Y0, Y0
 	VMULPD       Y6, Y1, Y1
 	VMULPD       Y6, Y2, Y2
@@ -10695,7 +11382,7 @@ scaled:
 wholeadd:
 	TESTQ        $0x00000004, CX
 	JZ           wholebeta
-	VBROADCASTSD 176(AX), Y6
+	VBROADCASTSD 208(AX), Y6
 	MOVQ         BX, CX
 	VFMADD231PD  (CX), Y6, Y0
 	ADDQ         R8, CX
@@ -10754,7 +11441,7 @@ partial:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 176(AX), Y7
+	VBROADCASTSD 208(AX), Y7
 	MOVQ         BX, DX
 	VMASKMOVPD   (DX), Y6, Y8
 	VFMADD231PD  Y8, Y7, Y0
@@ -10882,7 +11569,7 @@ stored:
 
 // func dTileByRow1x8AVX2(t *byte)
 // Requires: AVX, BMI2, CMOV, FMA3, MMX+, POPCNT
-TEXT ·dTileByRow1x8AVX2(SB), NOSPLIT, $40-8
+TEXT ·dTileByRow1x8AVX2(SB), NOSPLIT, $48-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -10892,6 +11579,8 @@ TEXT ·dTileByRow1x8AVX2(SB), NOSPLIT, $40-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
+	MOVQ    168(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -10899,7 +11588,7 @@ TEXT ·dTileByRow1x8AVX2(SB), NOSPLIT, $40-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 32(SP)
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), CX
 	SHLQ    $0x03, CX
 	MOVQ    80(AX), SI
@@ -10918,6 +11607,8 @@ tile:
 	MOVQ       96(AX), DI
 	SHRQ       $0x01, DI
 	JZ         rest
+	CMPQ       192(AX), $0x00
+	JNE        fetch
 
 loop:
 	VMOVUPD      (DX), Y2
@@ -10949,7 +11640,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 168(AX), Y2
+	VBROADCASTSD 200(AX), Y2
 	VMULPD       Y2, Y0, Y0
 	VMULPD       Y2, Y1, Y1
 
@@ -10968,7 +11659,7 @@ scaled:
 wholeadd:
 	TESTQ        $0x00000004, CX
 	JZ           wholebeta
-	VBROADCASTSD 176(AX), Y2
+	VBROADCASTSD 208(AX), Y2
 	MOVQ         BX, CX
 	VFMADD231PD  (CX), Y2, Y0
 	VFMADD231PD  32(CX), Y2, Y1
@@ -10997,7 +11688,7 @@ partial:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 176(AX), Y4
+	VBROADCASTSD 208(AX), Y4
 	MOVQ         BX, DX
 	VMASKMOVPD   (DX), Y2, Y5
 	VFMADD231PD  Y5, Y4, Y0
@@ -11014,7 +11705,7 @@ maskedbeta:
 
 lower:
 	MOVQ       120(AX), CX
-	MOVQ       32(SP), DX
+	MOVQ       40(SP), DX
 	MOVQ       $-1, DI
 	BZHIQ      CX, DI, DI
 	MOVQ       BX, CX
@@ -11030,7 +11721,7 @@ lower:
 	VMASKMOVPD Y0, Y2, (CX)
 	VMASKMOVPD Y1, Y3, 32(CX)
 	LEAQ       1(DX)(DX*1), DX
-	MOVQ       DX, 32(SP)
+	MOVQ       DX, 40(SP)
 
 stored:
 	// next tile
@@ -11048,9 +11739,34 @@ stored:
 	VZEROUPPER
 	RET
 
+fetch:
+	MOVQ 96(AX), DI
+	SHRQ $0x01, DI
+	MOVQ 32(SP), R8
+
+fetching:
+	VMOVUPD      (DX), Y2
+	VMOVUPD      32(DX), Y3
+	VBROADCASTSD (CX), Y4
+	VFMADD231PD  Y4, Y2, Y0
+	VFMADD231PD  Y4, Y3, Y1
+	PREFETCHT0   (R8)
+	ADDQ         192(AX), R8
+	VMOVUPD      (DX)(SI*1), Y2
+	VMOVUPD      32(DX)(SI*1), Y3
+	VBROADCASTSD 8(CX), Y4
+	VFMADD231PD  Y4, Y2, Y0
+	VFMADD231PD  Y4, Y3, Y1
+	LEAQ         (DX)(SI*2), DX
+	ADDQ         $0x10, CX
+	DECQ         DI
+	JNZ          fetching
+	MOVQ         R8, 32(SP)
+	JMP          rest
+
 // func dTileByRow2x8AVX2(t *byte)
 // Requires: AVX, BMI2, CMOV, FMA3, MMX+, POPCNT
-TEXT ·dTileByRow2x8AVX2(SB), NOSPLIT, $40-8
+TEXT ·dTileByRow2x8AVX2(SB), NOSPLIT, $48-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -11060,6 +11776,8 @@ TEXT ·dTileByRow2x8AVX2(SB), NOSPLIT, $40-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
+	MOVQ    168(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -11067,7 +11785,7 @@ TEXT ·dTileByRow2x8AVX2(SB), NOSPLIT, $40-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 32(SP)
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x03, SI
 	MOVQ    80(AX), DI
@@ -11090,6 +11808,8 @@ tile:
 	MOVQ       96(AX), R9
 	SHRQ       $0x01, R9
 	JZ         rest
+	CMPQ       192(AX), $0x00
+	JNE        fetch
 
 loop:
 	VMOVUPD      (DX), Y4
@@ -11130,7 +11850,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 168(AX), Y4
+	VBROADCASTSD 200(AX), Y4
 	VMULPD       Y4, Y0, Y0
 	VMULPD       Y4, Y1, Y1
 	VMULPD       Y4, Y2, Y2
@@ -11154,7 +11874,7 @@ scaled:
 wholeadd:
 	TESTQ        $0x00000004, CX
 	JZ           wholebeta
-	VBROADCASTSD 176(AX), Y4
+	VBROADCASTSD 208(AX), Y4
 	MOVQ         BX, CX
 	VFMADD231PD  (CX), Y4, Y0
 	VFMADD231PD  32(CX), Y4, Y1
@@ -11194,7 +11914,7 @@ partial:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 176(AX), Y6
+	VBROADCASTSD 208(AX), Y6
 	MOVQ         BX, DX
 	VMASKMOVPD   (DX), Y4, Y7
 	VFMADD231PD  Y7, Y6, Y0
@@ -11219,7 +11939,7 @@ maskedbeta:
 
 lower:
 	MOVQ       120(AX), CX
-	MOVQ       32(SP), DX
+	MOVQ       40(SP), DX
 	MOVQ       $-1, R9
 	BZHIQ      CX, R9, R9
 	MOVQ       BX, CX
@@ -11248,7 +11968,7 @@ lower:
 	VMASKMOVPD Y2, Y4, (CX)
 	VMASKMOVPD Y3, Y5, 32(CX)
 	LEAQ       1(DX)(DX*1), DX
-	MOVQ       DX, 32(SP)
+	MOVQ       DX, 40(SP)
 
 stored:
 	// next tile
@@ -11266,9 +11986,40 @@ stored:
 	VZEROUPPER
 	RET
 
+fetch:
+	MOVQ 96(AX), R9
+	SHRQ $0x01, R9
+	MOVQ 32(SP), R10
+
+fetching:
+	VMOVUPD      (DX), Y4
+	VMOVUPD      32(DX), Y5
+	VBROADCASTSD (CX), Y6
+	VFMADD231PD  Y6, Y4, Y0
+	VFMADD231PD  Y6, Y5, Y1
+	VBROADCASTSD (CX)(SI*1), Y6
+	VFMADD231PD  Y6, Y4, Y2
+	VFMADD231PD  Y6, Y5, Y3
+	PREFETCHT0   (R10)
+	ADDQ         192(AX), R10
+	VMOVUPD      (DX)(DI*1), Y4
+	VMOVUPD      32(DX)(DI*1), Y5
+	VBROADCASTSD 8(CX), Y6
+	VFMADD231PD  Y6, Y4, Y0
+	VFMADD231PD  Y6, Y5, Y1
+	VBROADCASTSD 8(CX)(SI*1), Y6
+	VFMADD231PD  Y6, Y4, Y2
+	VFMADD231PD  Y6, Y5, Y3
+	LEAQ         (DX)(DI*2), DX
+	ADDQ         $0x10, CX
+	DECQ         R9
+	JNZ          fetching
+	MOVQ         R10, 32(SP)
+	JMP          rest
+
 // func dTileByRow3x8AVX2(t *byte)
 // Requires: AVX, BMI2, CMOV, FMA3, MMX+, POPCNT
-TEXT ·dTileByRow3x8AVX2(SB), NOSPLIT, $40-8
+TEXT ·dTileByRow3x8AVX2(SB), NOSPLIT, $48-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -11278,6 +12029,8 @@ TEXT ·dTileByRow3x8AVX2(SB), NOSPLIT, $40-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
+	MOVQ    168(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -11285,7 +12038,7 @@ TEXT ·dTileByRow3x8AVX2(SB), NOSPLIT, $40-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 32(SP)
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x03, SI
 	MOVQ    80(AX), DI
@@ -11312,6 +12065,8 @@ tile:
 	MOVQ       96(AX), R9
 	SHRQ       $0x01, R9
 	JZ         rest
+	CMPQ       192(AX), $0x00
+	JNE        fetch
 
 loop:
 	VMOVUPD      (DX), Y6
@@ -11361,7 +12116,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 168(AX), Y6
+	VBROADCASTSD 200(AX), Y6
 	VMULPD       Y6, Y0, Y0
 	VMULPD       Y6, Y1, Y1
 	VMULPD       Y6, Y2, Y2
@@ -11390,7 +12145,7 @@ scaled:
 wholeadd:
 	TESTQ        $0x00000004, CX
 	JZ           wholebeta
-	VBROADCASTSD 176(AX), Y6
+	VBROADCASTSD 208(AX), Y6
 	MOVQ         BX, CX
 	VFMADD231PD  (CX), Y6, Y0
 	VFMADD231PD  32(CX), Y6, Y1
@@ -11441,7 +12196,7 @@ partial:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 176(AX), Y8
+	VBROADCASTSD 208(AX), Y8
 	MOVQ         BX, DX
 	VMASKMOVPD   (DX), Y6, Y9
 	VFMADD231PD  Y9, Y8, Y0
@@ -11474,7 +12229,7 @@ maskedbeta:
 
 lower:
 	MOVQ       120(AX), CX
-	MOVQ       32(SP), DX
+	MOVQ       40(SP), DX
 	MOVQ       $-1, R9
 	BZHIQ      CX, R9, R9
 	MOVQ       BX, CX
@@ -11516,7 +12271,7 @@ lower:
 	VMASKMOVPD Y4, Y6, (CX)
 	VMASKMOVPD Y5, Y7, 32(CX)
 	LEAQ       1(DX)(DX*1), DX
-	MOVQ       DX, 32(SP)
+	MOVQ       DX, 40(SP)
 
 stored:
 	// next tile
@@ -11534,9 +12289,46 @@ stored:
 	VZEROUPPER
 	RET
 
+fetch:
+	MOVQ 96(AX), R9
+	SHRQ $0x01, R9
+	MOVQ 32(SP), R10
+
+fetching:
+	VMOVUPD      (DX), Y6
+	VMOVUPD      32(DX), Y7
+	VBROADCASTSD (CX), Y8
+	VFMADD231PD  Y8, Y6, Y0
+	VFMADD231PD  Y8, Y7, Y1
+	VBROADCASTSD (CX)(SI*1), Y8
+	VFMADD231PD  Y8, Y6, Y2
+	VFMADD231PD  Y8, Y7, Y3
+	VBROADCASTSD (CX)(SI*2), Y8
+	VFMADD231PD  Y8, Y6, Y4
+	VFMADD231PD  Y8, Y7, Y5
+	PREFETCHT0   (R10)
+	ADDQ         192(AX), R10
+	VMOVUPD      (DX)(DI*1), Y6
+	VMOVUPD      32(DX)(DI*1), Y7
+	VBROADCASTSD 8(CX), Y8
+	VFMADD231PD  Y8, Y6, Y0
+	VFMADD231PD  Y8, Y7, Y1
+	VBROADCASTSD 8(CX)(SI*1), Y8
+	VFMADD231PD  Y8, Y6, Y2
+	VFMADD231PD  Y8, Y7, Y3
+	VBROADCASTSD 8(CX)(SI*2), Y8
+	VFMADD231PD  Y8, Y6, Y4
+	VFMADD231PD  Y8, Y7, Y5
+	LEAQ         (DX)(DI*2), DX
+	ADDQ         $0x10, CX
+	DECQ         R9
+	JNZ          fetching
+	MOVQ         R10, 32(SP)
+	JMP          rest
+
 // func dTileByRow4x8AVX2(t *byte)
 // Requires: AVX, BMI2, CMOV, FMA3, MMX+, POPCNT
-TEXT ·dTileByRow4x8AVX2(SB), NOSPLIT, $40-8
+TEXT ·dTileByRow4x8AVX2(SB), NOSPLIT, $48-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -11546,6 +12338,8 @@ TEXT ·dTileByRow4x8AVX2(SB), NOSPLIT, $40-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
+	MOVQ    168(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -11553,7 +12347,7 @@ TEXT ·dTileByRow4x8AVX2(SB), NOSPLIT, $40-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 32(SP)
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x03, SI
 	MOVQ    80(AX), DI
@@ -11585,6 +12379,8 @@ tile:
 	MOVQ       96(AX), R10
 	SHRQ       $0x01, R10
 	JZ         rest
+	CMPQ       192(AX), $0x00
+	JNE        fetch
 
 loop:
 	VMOVUPD      (DX), Y8
@@ -11643,7 +12439,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 168(AX), Y8
+	VBROADCASTSD 200(AX), Y8
 	VMULPD       Y8, Y0, Y0
 	VMULPD       Y8, Y1, Y1
 	VMULPD       Y8, Y2, Y2
@@ -11677,7 +12473,7 @@ scaled:
 wholeadd:
 	TESTQ        $0x00000004, CX
 	JZ           wholebeta
-	VBROADCASTSD 176(AX), Y8
+	VBROADCASTSD 208(AX), Y8
 	MOVQ         BX, CX
 	VFMADD231PD  (CX), Y8, Y0
 	VFMADD231PD  32(CX), Y8, Y1
@@ -11739,7 +12535,7 @@ partial:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 176(AX), Y10
+	VBROADCASTSD 208(AX), Y10
 	MOVQ         BX, DX
 	VMASKMOVPD   (DX), Y8, Y11
 	VFMADD231PD  Y11, Y10, Y0
@@ -11780,7 +12576,7 @@ maskedbeta:
 
 lower:
 	MOVQ       120(AX), CX
-	MOVQ       32(SP), DX
+	MOVQ       40(SP), DX
 	MOVQ       $-1, R10
 	BZHIQ      CX, R10, R10
 	MOVQ       BX, CX
@@ -11835,7 +12631,7 @@ lower:
 	VMASKMOVPD Y6, Y8, (CX)
 	VMASKMOVPD Y7, Y9, 32(CX)
 	LEAQ       1(DX)(DX*1), DX
-	MOVQ       DX, 32(SP)
+	MOVQ       DX, 40(SP)
 
 stored:
 	// next tile
@@ -11853,9 +12649,52 @@ stored:
 	VZEROUPPER
 	RET
 
+fetch:
+	MOVQ 96(AX), R10
+	SHRQ $0x01, R10
+	MOVQ 32(SP), R11
+
+fetching:
+	VMOVUPD      (DX), Y8
+	VMOVUPD      32(DX), Y9
+	VBROADCASTSD (CX), Y10
+	VFMADD231PD  Y10, Y8, Y0
+	VFMADD231PD  Y10, Y9, Y1
+	VBROADCASTSD (CX)(SI*1), Y10
+	VFMADD231PD  Y10, Y8, Y2
+	VFMADD231PD  Y10, Y9, Y3
+	VBROADCASTSD (CX)(SI*2), Y10
+	VFMADD231PD  Y10, Y8, Y4
+	VFMADD231PD  Y10, Y9, Y5
+	VBROADCASTSD (CX)(R9*1), Y10
+	VFMADD231PD  Y10, Y8, Y6
+	VFMADD231PD  Y10, Y9, Y7
+	PREFETCHT0   (R11)
+	ADDQ         192(AX), R11
+	VMOVUPD      (DX)(DI*1), Y8
+	VMOVUPD      32(DX)(DI*1), Y9
+	VBROADCASTSD 8(CX), Y10
+	VFMADD231PD  Y10, Y8, Y0
+	VFMADD231PD  Y10, Y9, Y1
+	VBROADCASTSD 8(CX)(SI*1), Y10
+	VFMADD231PD  Y10, Y8, Y2
+	VFMADD231PD  Y10, Y9, Y3
+	VBROADCASTSD 8(CX)(SI*2), Y10
+	VFMADD231PD  Y10, Y8, Y4
+	VFMADD231PD  Y10, Y9, Y5
+	VBROADCASTSD 8(CX)(R9*1), Y10
+	VFMADD231PD  Y10, Y8, Y6
+	VFMADD231PD  Y10, Y9, Y7
+	LEAQ         (DX)(DI*2), DX
+	ADDQ         $0x10, CX
+	DECQ         R10
+	JNZ          fetching
+	MOVQ         R11, 32(SP)
+	JMP          rest
+
 // func dTileByRow5x8AVX2(t *byte)
 // Requires: AVX, BMI2, CMOV, FMA3, MMX+, POPCNT
-TEXT ·dTileByRow5x8AVX2(SB), NOSPLIT, $40-8
+TEXT ·dTileByRow5x8AVX2(SB), NOSPLIT, $48-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -11865,6 +12704,8 @@ TEXT ·dTileByRow5x8AVX2(SB), NOSPLIT, $40-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
+	MOVQ    168(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -11872,7 +12713,7 @@ TEXT ·dTileByRow5x8AVX2(SB), NOSPLIT, $40-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 32(SP)
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x03, SI
 	MOVQ    80(AX), DI
@@ -11908,6 +12749,8 @@ tile:
 	MOVQ       96(AX), R10
 	SHRQ       $0x01, R10
 	JZ         rest
+	CMPQ       192(AX), $0x00
+	JNE        fetch
 
 loop:
 	VMOVUPD      (DX), Y10
@@ -11975,7 +12818,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 168(AX), Y10
+	VBROADCASTSD 200(AX), Y10
 	VMULPD       Y10, Y0, Y0
 	VMULPD       Y10, Y1, Y1
 	VMULPD       Y10, Y2, Y2
@@ -12014,7 +12857,7 @@ scaled:
 wholeadd:
 	TESTQ        $0x00000004, CX
 	JZ           wholebeta
-	VBROADCASTSD 176(AX), Y10
+	VBROADCASTSD 208(AX), Y10
 	MOVQ         BX, CX
 	VFMADD231PD  (CX), Y10, Y0
 	VFMADD231PD  32(CX), Y10, Y1
@@ -12087,7 +12930,7 @@ partial:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 176(AX), Y12
+	VBROADCASTSD 208(AX), Y12
 	MOVQ         BX, DX
 	VMASKMOVPD   (DX), Y10, Y13
 	VFMADD231PD  Y13, Y12, Y0
@@ -12136,7 +12979,7 @@ maskedbeta:
 
 lower:
 	MOVQ       120(AX), CX
-	MOVQ       32(SP), DX
+	MOVQ       40(SP), DX
 	MOVQ       $-1, R10
 	BZHIQ      CX, R10, R10
 	MOVQ       BX, CX
@@ -12204,7 +13047,7 @@ lower:
 	VMASKMOVPD Y8, Y10, (CX)
 	VMASKMOVPD Y9, Y11, 32(CX)
 	LEAQ       1(DX)(DX*1), DX
-	MOVQ       DX, 32(SP)
+	MOVQ       DX, 40(SP)
 
 stored:
 	// next tile
@@ -12222,9 +13065,58 @@ stored:
 	VZEROUPPER
 	RET
 
+fetch:
+	MOVQ 96(AX), R10
+	SHRQ $0x01, R10
+	MOVQ 32(SP), R11
+
+fetching:
+	VMOVUPD      (DX), Y10
+	VMOVUPD      32(DX), Y11
+	VBROADCASTSD (CX), Y12
+	VFMADD231PD  Y12, Y10, Y0
+	VFMADD231PD  Y12, Y11, Y1
+	VBROADCASTSD (CX)(SI*1), Y12
+	VFMADD231PD  Y12, Y10, Y2
+	VFMADD231PD  Y12, Y11, Y3
+	VBROADCASTSD (CX)(SI*2), Y12
+	VFMADD231PD  Y12, Y10, Y4
+	VFMADD231PD  Y12, Y11, Y5
+	VBROADCASTSD (CX)(R9*1), Y12
+	VFMADD231PD  Y12, Y10, Y6
+	VFMADD231PD  Y12, Y11, Y7
+	VBROADCASTSD (CX)(SI*4), Y12
+	VFMADD231PD  Y12, Y10, Y8
+	VFMADD231PD  Y12, Y11, Y9
+	PREFETCHT0   (R11)
+	ADDQ         192(AX), R11
+	VMOVUPD      (DX)(DI*1), Y10
+	VMOVUPD      32(DX)(DI*1), Y11
+	VBROADCASTSD 8(CX), Y12
+	VFMADD231PD  Y12, Y10, Y0
+	VFMADD231PD  Y12, Y11, Y1
+	VBROADCASTSD 8(CX)(SI*1), Y12
+	VFMADD231PD  Y12, Y10, Y2
+	VFMADD231PD  Y12, Y11, Y3
+	VBROADCASTSD 8(CX)(SI*2), Y12
+	VFMADD231PD  Y12, Y10, Y4
+	VFMADD231PD  Y12, Y11, Y5
+	VBROADCASTSD 8(CX)(R9*1), Y12
+	VFMADD231PD  Y12, Y10, Y6
+	VFMADD231PD  Y12, Y11, Y7
+	VBROADCASTSD 8(CX)(SI*4), Y12
+	VFMADD231PD  Y12, Y10, Y8
+	VFMADD231PD  Y12, Y11, Y9
+	LEAQ         (DX)(DI*2), DX
+	ADDQ         $0x10, CX
+	DECQ         R10
+	JNZ          fetching
+	MOVQ         R11, 32(SP)
+	JMP          rest
+
 // func dTileByRow6x8AVX2(t *byte)
 // Requires: AVX, BMI2, CMOV, FMA3, MMX+, POPCNT
-TEXT ·dTileByRow6x8AVX2(SB), NOSPLIT, $40-8
+TEXT ·dTileByRow6x8AVX2(SB), NOSPLIT, $48-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -12234,6 +13126,8 @@ TEXT ·dTileByRow6x8AVX2(SB), NOSPLIT, $40-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
+	MOVQ    168(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -12241,7 +13135,7 @@ TEXT ·dTileByRow6x8AVX2(SB), NOSPLIT, $40-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 32(SP)
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x03, SI
 	MOVQ    80(AX), DI
@@ -12283,6 +13177,8 @@ tile:
 	MOVQ       96(AX), R11
 	SHRQ       $0x01, R11
 	JZ         rest
+	CMPQ       192(AX), $0x00
+	JNE        fetch
 
 loop:
 	VMOVUPD      (DX), Y12
@@ -12360,7 +13256,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 168(AX), Y12
+	VBROADCASTSD 200(AX), Y12
 	VMULPD       Y12, Y0, Y0
 	VMULPD       Y12, Y1, Y1
 	VMULPD       Y12, Y2, Y2
@@ -12404,7 +13300,7 @@ scaled:
 wholeadd:
 	TESTQ        $0x00000004, CX
 	JZ           wholebeta
-	VBROADCASTSD 176(AX), Y12
+	VBROADCASTSD 208(AX), Y12
 	MOVQ         BX, CX
 	VFMADD231PD  (CX), Y12, Y0
 	VFMADD231PD  32(CX), Y12, Y1
@@ -12488,7 +13384,7 @@ partial:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 176(AX), Y14
+	VBROADCASTSD 208(AX), Y14
 	MOVQ         BX, DX
 	VMASKMOVPD   (DX), Y12, Y15
 	VFMADD231PD  Y15, Y14, Y0
@@ -12545,7 +13441,7 @@ maskedbeta:
 
 lower:
 	MOVQ       120(AX), CX
-	MOVQ       32(SP), DX
+	MOVQ       40(SP), DX
 	MOVQ       $-1, R10
 	BZHIQ      CX, R10, R10
 	MOVQ       BX, CX
@@ -12626,7 +13522,7 @@ lower:
 	VMASKMOVPD Y10, Y12, (CX)
 	VMASKMOVPD Y11, Y13, 32(CX)
 	LEAQ       1(DX)(DX*1), DX
-	MOVQ       DX, 32(SP)
+	MOVQ       DX, 40(SP)
 
 stored:
 	// next tile
@@ -12643,6 +13539,62 @@ stored:
 	JNZ  tile
 	VZEROUPPER
 	RET
+
+fetch:
+	MOVQ 96(AX), R11
+	SHRQ $0x01, R11
+	MOVQ 32(SP), R12
+
+fetching:
+	VMOVUPD      (DX), Y12
+	VMOVUPD      32(DX), Y13
+	VBROADCASTSD (CX), Y14
+	VFMADD231PD  Y14, Y12, Y0
+	VFMADD231PD  Y14, Y13, Y1
+	VBROADCASTSD (CX)(SI*1), Y14
+	VFMADD231PD  Y14, Y12, Y2
+	VFMADD231PD  Y14, Y13, Y3
+	VBROADCASTSD (CX)(SI*2), Y14
+	VFMADD231PD  Y14, Y12, Y4
+	VFMADD231PD  Y14, Y13, Y5
+	VBROADCASTSD (CX)(R9*1), Y14
+	VFMADD231PD  Y14, Y12, Y6
+	VFMADD231PD  Y14, Y13, Y7
+	VBROADCASTSD (CX)(SI*4), Y14
+	VFMADD231PD  Y14, Y12, Y8
+	VFMADD231PD  Y14, Y13, Y9
+	VBROADCASTSD (R10), Y14
+	VFMADD231PD  Y14, Y12, Y10
+	VFMADD231PD  Y14, Y13, Y11
+	PREFETCHT0   (R12)
+	ADDQ         192(AX), R12
+	VMOVUPD      (DX)(DI*1), Y12
+	VMOVUPD      32(DX)(DI*1), Y13
+	VBROADCASTSD 8(CX), Y14
+	VFMADD231PD  Y14, Y12, Y0
+	VFMADD231PD  Y14, Y13, Y1
+	VBROADCASTSD 8(CX)(SI*1), Y14
+	VFMADD231PD  Y14, Y12, Y2
+	VFMADD231PD  Y14, Y13, Y3
+	VBROADCASTSD 8(CX)(SI*2), Y14
+	VFMADD231PD  Y14, Y12, Y4
+	VFMADD231PD  Y14, Y13, Y5
+	VBROADCASTSD 8(CX)(R9*1), Y14
+	VFMADD231PD  Y14, Y12, Y6
+	VFMADD231PD  Y14, Y13, Y7
+	VBROADCASTSD 8(CX)(SI*4), Y14
+	VFMADD231PD  Y14, Y12, Y8
+	VFMADD231PD  Y14, Y13, Y9
+	VBROADCASTSD 8(R10), Y14
+	VFMADD231PD  Y14, Y12, Y10
+	VFMADD231PD  Y14, Y13, Y11
+	LEAQ         (DX)(DI*2), DX
+	ADDQ         $0x10, CX
+	ADDQ         $0x10, R10
+	DECQ         R11
+	JNZ          fetching
+	MOVQ         R12, 32(SP)
+	JMP          rest
 
 // func dTileByCol1x8AVX2(t *byte)
 // Requires: AVX, BMI2, CMOV, FMA3, MMX+, POPCNT
@@ -12713,7 +13665,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 168(AX), Y2
+	VBROADCASTSD 200(AX), Y2
 	VMULPD       Y2, Y0, Y0
 	VMULPD       Y2, Y1, Y1
 
@@ -12732,7 +13684,7 @@ scaled:
 wholeadd:
 	TESTQ        $0x00000004, CX
 	JZ           wholebeta
-	VBROADCASTSD 176(AX), Y2
+	VBROADCASTSD 208(AX), Y2
 	MOVQ         BX, CX
 	VFMADD231PD  (CX), Y2, Y0
 	VFMADD231PD  32(CX), Y2, Y1
@@ -12761,7 +13713,7 @@ partial:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 176(AX), Y4
+	VBROADCASTSD 208(AX), Y4
 	MOVQ         BX, DX
 	VMASKMOVPD   (DX), Y2, Y5
 	VFMADD231PD  Y5, Y4, Y0
@@ -12894,7 +13846,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 168(AX), Y4
+	VBROADCASTSD 200(AX), Y4
 	VMULPD       Y4, Y0, Y0
 	VMULPD       Y4, Y1, Y1
 	VMULPD       Y4, Y2, Y2
@@ -12918,7 +13870,7 @@ scaled:
 wholeadd:
 	TESTQ        $0x00000004, CX
 	JZ           wholebeta
-	VBROADCASTSD 176(AX), Y4
+	VBROADCASTSD 208(AX), Y4
 	MOVQ         BX, CX
 	VFMADD231PD  (CX), Y4, Y0
 	VFMADD231PD  32(CX), Y4, Y1
@@ -12958,7 +13910,7 @@ partial:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 176(AX), Y6
+	VBROADCASTSD 208(AX), Y6
 	MOVQ         BX, DX
 	VMASKMOVPD   (DX), Y4, Y7
 	VFMADD231PD  Y7, Y6, Y0
@@ -13125,7 +14077,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 168(AX), Y6
+	VBROADCASTSD 200(AX), Y6
 	VMULPD       Y6, Y0, Y0
 	VMULPD       Y6, Y1, Y1
 	VMULPD       Y6, Y2, Y2
@@ -13154,7 +14106,7 @@ scaled:
 wholeadd:
 	TESTQ        $0x00000004, CX
 	JZ           wholebeta
-	VBROADCASTSD 176(AX), Y6
+	VBROADCASTSD 208(AX), Y6
 	MOVQ         BX, CX
 	VFMADD231PD  (CX), Y6, Y0
 	VFMADD231PD  32(CX), Y6, Y1
@@ -13205,7 +14157,7 @@ partial:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 176(AX), Y8
+	VBROADCASTSD 208(AX), Y8
 	MOVQ         BX, DX
 	VMASKMOVPD   (DX), Y6, Y9
 	VFMADD231PD  Y9, Y8, Y0
@@ -13406,7 +14358,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 168(AX), Y8
+	VBROADCASTSD 200(AX), Y8
 	VMULPD       Y8, Y0, Y0
 	VMULPD       Y8, Y1, Y1
 	VMULPD       Y8, Y2, Y2
@@ -13440,7 +14392,7 @@ scaled:
 wholeadd:
 	TESTQ        $0x00000004, CX
 	JZ           wholebeta
-	VBROADCASTSD 176(AX), Y8
+	VBROADCASTSD 208(AX), Y8
 	MOVQ         BX, CX
 	VFMADD231PD  (CX), Y8, Y0
 	VFMADD231PD  32(CX), Y8, Y1
@@ -13502,7 +14454,7 @@ partial:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 176(AX), Y10
+	VBROADCASTSD 208(AX), Y10
 	MOVQ         BX, DX
 	VMASKMOVPD   (DX), Y8, Y11
 	VFMADD231PD  Y11, Y10, Y0
@@ -13737,7 +14689,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 168(AX), Y10
+	VBROADCASTSD 200(AX), Y10
 	VMULPD       Y10, Y0, Y0
 	VMULPD       Y10, Y1, Y1
 	VMULPD       Y10, Y2, Y2
@@ -13776,7 +14728,7 @@ scaled:
 wholeadd:
 	TESTQ        $0x00000004, CX
 	JZ           wholebeta
-	VBROADCASTSD 176(AX), Y10
+	VBROADCASTSD 208(AX), Y10
 	MOVQ         BX, CX
 	VFMADD231PD  (CX), Y10, Y0
 	VFMADD231PD  32(CX), Y10, Y1
@@ -13849,7 +14801,7 @@ partial:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 176(AX), Y12
+	VBROADCASTSD 208(AX), Y12
 	MOVQ         BX, DX
 	VMASKMOVPD   (DX), Y10, Y13
 	VFMADD231PD  Y13, Y12, Y0
@@ -14118,7 +15070,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 168(AX), Y12
+	VBROADCASTSD 200(AX), Y12
 	VMULPD       Y12, Y0, Y0
 	VMULPD       Y12, Y1, Y1
 	VMULPD       Y12, Y2, Y2
@@ -14162,7 +15114,7 @@ scaled:
 wholeadd:
 	TESTQ        $0x00000004, CX
 	JZ           wholebeta
-	VBROADCASTSD 176(AX), Y12
+	VBROADCASTSD 208(AX), Y12
 	MOVQ         BX, CX
 	VFMADD231PD  (CX), Y12, Y0
 	VFMADD231PD  32(CX), Y12, Y1
@@ -14246,7 +15198,7 @@ partial:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 176(AX), Y14
+	VBROADCASTSD 208(AX), Y14
 	MOVQ         BX, DX
 	VMASKMOVPD   (DX), Y12, Y15
 	VFMADD231PD  Y15, Y14, Y0

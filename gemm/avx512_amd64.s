@@ -6,7 +6,7 @@
 
 // func sTileByRow1x16AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·sTileByRow1x16AVX512(SB), NOSPLIT, $40-8
+TEXT ·sTileByRow1x16AVX512(SB), NOSPLIT, $48-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -16,6 +16,8 @@ TEXT ·sTileByRow1x16AVX512(SB), NOSPLIT, $40-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
+	MOVQ    168(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -23,7 +25,7 @@ TEXT ·sTileByRow1x16AVX512(SB), NOSPLIT, $40-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 32(SP)
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), CX
 	SHLQ    $0x02, CX
 	MOVQ    80(AX), SI
@@ -41,6 +43,8 @@ tile:
 	MOVQ       96(AX), DI
 	SHRQ       $0x01, DI
 	JZ         rest
+	CMPQ       192(AX), $0x00
+	JNE        fetch
 
 loop:
 	VMOVUPS          (DX), Z1
@@ -63,7 +67,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 168(AX), Z1
+	VBROADCASTSS 200(AX), Z1
 	VMULPS       Z1, Z0, Z0
 
 scaled:
@@ -79,7 +83,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 172(AX), Z1
+	VBROADCASTSS 204(AX), Z1
 	MOVQ         BX, DX
 	VFMADD231PS  (DX), Z1, K1, Z0
 
@@ -92,7 +96,7 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    32(SP), DX
+	MOVQ    40(SP), DX
 	MOVQ    $-1, DI
 	BZHIQ   CX, DI, DI
 	MOVQ    BX, CX
@@ -102,7 +106,7 @@ lower:
 	KMOVW   BX, K1
 	VMOVUPS Z0, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 32(SP)
+	MOVQ    DX, 40(SP)
 
 stored:
 	// next tile
@@ -120,9 +124,28 @@ stored:
 	VZEROUPPER
 	RET
 
+fetch:
+	MOVQ 96(AX), DI
+	SHRQ $0x01, DI
+	MOVQ 32(SP), R8
+
+fetching:
+	VMOVUPS          (DX), Z1
+	VFMADD231PS.BCST (CX), Z1, Z0
+	PREFETCHT0       (R8)
+	ADDQ             192(AX), R8
+	VMOVUPS          (DX)(SI*1), Z1
+	VFMADD231PS.BCST 4(CX), Z1, Z0
+	LEAQ             (DX)(SI*2), DX
+	ADDQ             $0x08, CX
+	DECQ             DI
+	JNZ              fetching
+	MOVQ             R8, 32(SP)
+	JMP              rest
+
 // func sTileByRow2x16AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·sTileByRow2x16AVX512(SB), NOSPLIT, $40-8
+TEXT ·sTileByRow2x16AVX512(SB), NOSPLIT, $48-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -132,6 +155,8 @@ TEXT ·sTileByRow2x16AVX512(SB), NOSPLIT, $40-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
+	MOVQ    168(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -139,7 +164,7 @@ TEXT ·sTileByRow2x16AVX512(SB), NOSPLIT, $40-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 32(SP)
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x02, SI
 	MOVQ    80(AX), DI
@@ -160,6 +185,8 @@ tile:
 	MOVQ       96(AX), R9
 	SHRQ       $0x01, R9
 	JZ         rest
+	CMPQ       192(AX), $0x00
+	JNE        fetch
 
 loop:
 	VMOVUPS          (DX), Z2
@@ -185,7 +212,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 168(AX), Z2
+	VBROADCASTSS 200(AX), Z2
 	VMULPS       Z2, Z0, Z0
 	VMULPS       Z2, Z1, Z1
 
@@ -204,7 +231,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 172(AX), Z2
+	VBROADCASTSS 204(AX), Z2
 	MOVQ         BX, DX
 	VFMADD231PS  (DX), Z2, K1, Z0
 	ADDQ         R8, DX
@@ -221,7 +248,7 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    32(SP), DX
+	MOVQ    40(SP), DX
 	MOVQ    $-1, R9
 	BZHIQ   CX, R9, R9
 	MOVQ    BX, CX
@@ -238,7 +265,7 @@ lower:
 	KMOVW   BX, K1
 	VMOVUPS Z1, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 32(SP)
+	MOVQ    DX, 40(SP)
 
 stored:
 	// next tile
@@ -256,9 +283,30 @@ stored:
 	VZEROUPPER
 	RET
 
+fetch:
+	MOVQ 96(AX), R9
+	SHRQ $0x01, R9
+	MOVQ 32(SP), R10
+
+fetching:
+	VMOVUPS          (DX), Z2
+	VFMADD231PS.BCST (CX), Z2, Z0
+	VFMADD231PS.BCST (CX)(SI*1), Z2, Z1
+	PREFETCHT0       (R10)
+	ADDQ             192(AX), R10
+	VMOVUPS          (DX)(DI*1), Z2
+	VFMADD231PS.BCST 4(CX), Z2, Z0
+	VFMADD231PS.BCST 4(CX)(SI*1), Z2, Z1
+	LEAQ             (DX)(DI*2), DX
+	ADDQ             $0x08, CX
+	DECQ             R9
+	JNZ              fetching
+	MOVQ             R10, 32(SP)
+	JMP              rest
+
 // func sTileByRow3x16AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·sTileByRow3x16AVX512(SB), NOSPLIT, $40-8
+TEXT ·sTileByRow3x16AVX512(SB), NOSPLIT, $48-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -268,6 +316,8 @@ TEXT ·sTileByRow3x16AVX512(SB), NOSPLIT, $40-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
+	MOVQ    168(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -275,7 +325,7 @@ TEXT ·sTileByRow3x16AVX512(SB), NOSPLIT, $40-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 32(SP)
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x02, SI
 	MOVQ    80(AX), DI
@@ -299,6 +349,8 @@ tile:
 	MOVQ       96(AX), R9
 	SHRQ       $0x01, R9
 	JZ         rest
+	CMPQ       192(AX), $0x00
+	JNE        fetch
 
 loop:
 	VMOVUPS          (DX), Z3
@@ -327,7 +379,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 168(AX), Z3
+	VBROADCASTSS 200(AX), Z3
 	VMULPS       Z3, Z0, Z0
 	VMULPS       Z3, Z1, Z1
 	VMULPS       Z3, Z2, Z2
@@ -349,7 +401,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 172(AX), Z3
+	VBROADCASTSS 204(AX), Z3
 	MOVQ         BX, DX
 	VFMADD231PS  (DX), Z3, K1, Z0
 	ADDQ         R8, DX
@@ -370,7 +422,7 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    32(SP), DX
+	MOVQ    40(SP), DX
 	MOVQ    $-1, R9
 	BZHIQ   CX, R9, R9
 	MOVQ    BX, CX
@@ -394,7 +446,7 @@ lower:
 	KMOVW   BX, K1
 	VMOVUPS Z2, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 32(SP)
+	MOVQ    DX, 40(SP)
 
 stored:
 	// next tile
@@ -412,9 +464,32 @@ stored:
 	VZEROUPPER
 	RET
 
+fetch:
+	MOVQ 96(AX), R9
+	SHRQ $0x01, R9
+	MOVQ 32(SP), R10
+
+fetching:
+	VMOVUPS          (DX), Z3
+	VFMADD231PS.BCST (CX), Z3, Z0
+	VFMADD231PS.BCST (CX)(SI*1), Z3, Z1
+	VFMADD231PS.BCST (CX)(SI*2), Z3, Z2
+	PREFETCHT0       (R10)
+	ADDQ             192(AX), R10
+	VMOVUPS          (DX)(DI*1), Z3
+	VFMADD231PS.BCST 4(CX), Z3, Z0
+	VFMADD231PS.BCST 4(CX)(SI*1), Z3, Z1
+	VFMADD231PS.BCST 4(CX)(SI*2), Z3, Z2
+	LEAQ             (DX)(DI*2), DX
+	ADDQ             $0x08, CX
+	DECQ             R9
+	JNZ              fetching
+	MOVQ             R10, 32(SP)
+	JMP              rest
+
 // func sTileByRow4x16AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·sTileByRow4x16AVX512(SB), NOSPLIT, $40-8
+TEXT ·sTileByRow4x16AVX512(SB), NOSPLIT, $48-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -424,6 +499,8 @@ TEXT ·sTileByRow4x16AVX512(SB), NOSPLIT, $40-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
+	MOVQ    168(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -431,7 +508,7 @@ TEXT ·sTileByRow4x16AVX512(SB), NOSPLIT, $40-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 32(SP)
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x02, SI
 	MOVQ    80(AX), DI
@@ -459,6 +536,8 @@ tile:
 	MOVQ       96(AX), R10
 	SHRQ       $0x01, R10
 	JZ         rest
+	CMPQ       192(AX), $0x00
+	JNE        fetch
 
 loop:
 	VMOVUPS          (DX), Z4
@@ -490,7 +569,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 168(AX), Z4
+	VBROADCASTSS 200(AX), Z4
 	VMULPS       Z4, Z0, Z0
 	VMULPS       Z4, Z1, Z1
 	VMULPS       Z4, Z2, Z2
@@ -515,7 +594,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 172(AX), Z4
+	VBROADCASTSS 204(AX), Z4
 	MOVQ         BX, DX
 	VFMADD231PS  (DX), Z4, K1, Z0
 	ADDQ         R8, DX
@@ -540,7 +619,7 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    32(SP), DX
+	MOVQ    40(SP), DX
 	MOVQ    $-1, R10
 	BZHIQ   CX, R10, R10
 	MOVQ    BX, CX
@@ -571,7 +650,7 @@ lower:
 	KMOVW   BX, K1
 	VMOVUPS Z3, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 32(SP)
+	MOVQ    DX, 40(SP)
 
 stored:
 	// next tile
@@ -589,9 +668,34 @@ stored:
 	VZEROUPPER
 	RET
 
+fetch:
+	MOVQ 96(AX), R10
+	SHRQ $0x01, R10
+	MOVQ 32(SP), R11
+
+fetching:
+	VMOVUPS          (DX), Z4
+	VFMADD231PS.BCST (CX), Z4, Z0
+	VFMADD231PS.BCST (CX)(SI*1), Z4, Z1
+	VFMADD231PS.BCST (CX)(SI*2), Z4, Z2
+	VFMADD231PS.BCST (CX)(R9*1), Z4, Z3
+	PREFETCHT0       (R11)
+	ADDQ             192(AX), R11
+	VMOVUPS          (DX)(DI*1), Z4
+	VFMADD231PS.BCST 4(CX), Z4, Z0
+	VFMADD231PS.BCST 4(CX)(SI*1), Z4, Z1
+	VFMADD231PS.BCST 4(CX)(SI*2), Z4, Z2
+	VFMADD231PS.BCST 4(CX)(R9*1), Z4, Z3
+	LEAQ             (DX)(DI*2), DX
+	ADDQ             $0x08, CX
+	DECQ             R10
+	JNZ              fetching
+	MOVQ             R11, 32(SP)
+	JMP              rest
+
 // func sTileByRow5x16AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·sTileByRow5x16AVX512(SB), NOSPLIT, $40-8
+TEXT ·sTileByRow5x16AVX512(SB), NOSPLIT, $48-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -601,6 +705,8 @@ TEXT ·sTileByRow5x16AVX512(SB), NOSPLIT, $40-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
+	MOVQ    168(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -608,7 +714,7 @@ TEXT ·sTileByRow5x16AVX512(SB), NOSPLIT, $40-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 32(SP)
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x02, SI
 	MOVQ    80(AX), DI
@@ -639,6 +745,8 @@ tile:
 	MOVQ       96(AX), R10
 	SHRQ       $0x01, R10
 	JZ         rest
+	CMPQ       192(AX), $0x00
+	JNE        fetch
 
 loop:
 	VMOVUPS          (DX), Z5
@@ -673,7 +781,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 168(AX), Z5
+	VBROADCASTSS 200(AX), Z5
 	VMULPS       Z5, Z0, Z0
 	VMULPS       Z5, Z1, Z1
 	VMULPS       Z5, Z2, Z2
@@ -701,7 +809,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 172(AX), Z5
+	VBROADCASTSS 204(AX), Z5
 	MOVQ         BX, DX
 	VFMADD231PS  (DX), Z5, K1, Z0
 	ADDQ         R8, DX
@@ -730,7 +838,7 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    32(SP), DX
+	MOVQ    40(SP), DX
 	MOVQ    $-1, R10
 	BZHIQ   CX, R10, R10
 	MOVQ    BX, CX
@@ -768,7 +876,7 @@ lower:
 	KMOVW   BX, K1
 	VMOVUPS Z4, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 32(SP)
+	MOVQ    DX, 40(SP)
 
 stored:
 	// next tile
@@ -786,9 +894,36 @@ stored:
 	VZEROUPPER
 	RET
 
+fetch:
+	MOVQ 96(AX), R10
+	SHRQ $0x01, R10
+	MOVQ 32(SP), R11
+
+fetching:
+	VMOVUPS          (DX), Z5
+	VFMADD231PS.BCST (CX), Z5, Z0
+	VFMADD231PS.BCST (CX)(SI*1), Z5, Z1
+	VFMADD231PS.BCST (CX)(SI*2), Z5, Z2
+	VFMADD231PS.BCST (CX)(R9*1), Z5, Z3
+	VFMADD231PS.BCST (CX)(SI*4), Z5, Z4
+	PREFETCHT0       (R11)
+	ADDQ             192(AX), R11
+	VMOVUPS          (DX)(DI*1), Z5
+	VFMADD231PS.BCST 4(CX), Z5, Z0
+	VFMADD231PS.BCST 4(CX)(SI*1), Z5, Z1
+	VFMADD231PS.BCST 4(CX)(SI*2), Z5, Z2
+	VFMADD231PS.BCST 4(CX)(R9*1), Z5, Z3
+	VFMADD231PS.BCST 4(CX)(SI*4), Z5, Z4
+	LEAQ             (DX)(DI*2), DX
+	ADDQ             $0x08, CX
+	DECQ             R10
+	JNZ              fetching
+	MOVQ             R11, 32(SP)
+	JMP              rest
+
 // func sTileByRow6x16AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·sTileByRow6x16AVX512(SB), NOSPLIT, $40-8
+TEXT ·sTileByRow6x16AVX512(SB), NOSPLIT, $48-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -798,6 +933,8 @@ TEXT ·sTileByRow6x16AVX512(SB), NOSPLIT, $40-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
+	MOVQ    168(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -805,7 +942,7 @@ TEXT ·sTileByRow6x16AVX512(SB), NOSPLIT, $40-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 32(SP)
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x02, SI
 	MOVQ    80(AX), DI
@@ -841,6 +978,8 @@ tile:
 	MOVQ       96(AX), R11
 	SHRQ       $0x01, R11
 	JZ         rest
+	CMPQ       192(AX), $0x00
+	JNE        fetch
 
 loop:
 	VMOVUPS          (DX), Z6
@@ -879,7 +1018,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 168(AX), Z6
+	VBROADCASTSS 200(AX), Z6
 	VMULPS       Z6, Z0, Z0
 	VMULPS       Z6, Z1, Z1
 	VMULPS       Z6, Z2, Z2
@@ -910,7 +1049,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 172(AX), Z6
+	VBROADCASTSS 204(AX), Z6
 	MOVQ         BX, DX
 	VFMADD231PS  (DX), Z6, K1, Z0
 	ADDQ         R8, DX
@@ -943,7 +1082,7 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    32(SP), DX
+	MOVQ    40(SP), DX
 	MOVQ    $-1, R10
 	BZHIQ   CX, R10, R10
 	MOVQ    BX, CX
@@ -988,7 +1127,7 @@ lower:
 	KMOVW   BX, K1
 	VMOVUPS Z5, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 32(SP)
+	MOVQ    DX, 40(SP)
 
 stored:
 	// next tile
@@ -1006,9 +1145,39 @@ stored:
 	VZEROUPPER
 	RET
 
+fetch:
+	MOVQ 96(AX), R11
+	SHRQ $0x01, R11
+	MOVQ 32(SP), R12
+
+fetching:
+	VMOVUPS          (DX), Z6
+	VFMADD231PS.BCST (CX), Z6, Z0
+	VFMADD231PS.BCST (CX)(SI*1), Z6, Z1
+	VFMADD231PS.BCST (CX)(SI*2), Z6, Z2
+	VFMADD231PS.BCST (CX)(R9*1), Z6, Z3
+	VFMADD231PS.BCST (CX)(SI*4), Z6, Z4
+	VFMADD231PS.BCST (R10), Z6, Z5
+	PREFETCHT0       (R12)
+	ADDQ             192(AX), R12
+	VMOVUPS          (DX)(DI*1), Z6
+	VFMADD231PS.BCST 4(CX), Z6, Z0
+	VFMADD231PS.BCST 4(CX)(SI*1), Z6, Z1
+	VFMADD231PS.BCST 4(CX)(SI*2), Z6, Z2
+	VFMADD231PS.BCST 4(CX)(R9*1), Z6, Z3
+	VFMADD231PS.BCST 4(CX)(SI*4), Z6, Z4
+	VFMADD231PS.BCST 4(R10), Z6, Z5
+	LEAQ             (DX)(DI*2), DX
+	ADDQ             $0x08, CX
+	ADDQ             $0x08, R10
+	DECQ             R11
+	JNZ              fetching
+	MOVQ             R12, 32(SP)
+	JMP              rest
+
 // func sTileByRow7x16AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·sTileByRow7x16AVX512(SB), NOSPLIT, $40-8
+TEXT ·sTileByRow7x16AVX512(SB), NOSPLIT, $48-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -1018,6 +1187,8 @@ TEXT ·sTileByRow7x16AVX512(SB), NOSPLIT, $40-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
+	MOVQ    168(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -1025,7 +1196,7 @@ TEXT ·sTileByRow7x16AVX512(SB), NOSPLIT, $40-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 32(SP)
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x02, SI
 	MOVQ    80(AX), DI
@@ -1064,6 +1235,8 @@ tile:
 	MOVQ       96(AX), R11
 	SHRQ       $0x01, R11
 	JZ         rest
+	CMPQ       192(AX), $0x00
+	JNE        fetch
 
 loop:
 	VMOVUPS          (DX), Z7
@@ -1105,7 +1278,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 168(AX), Z7
+	VBROADCASTSS 200(AX), Z7
 	VMULPS       Z7, Z0, Z0
 	VMULPS       Z7, Z1, Z1
 	VMULPS       Z7, Z2, Z2
@@ -1139,7 +1312,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 172(AX), Z7
+	VBROADCASTSS 204(AX), Z7
 	MOVQ         BX, DX
 	VFMADD231PS  (DX), Z7, K1, Z0
 	ADDQ         R8, DX
@@ -1176,7 +1349,7 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    32(SP), DX
+	MOVQ    40(SP), DX
 	MOVQ    $-1, R10
 	BZHIQ   CX, R10, R10
 	MOVQ    BX, CX
@@ -1228,7 +1401,7 @@ lower:
 	KMOVW   BX, K1
 	VMOVUPS Z6, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 32(SP)
+	MOVQ    DX, 40(SP)
 
 stored:
 	// next tile
@@ -1246,9 +1419,41 @@ stored:
 	VZEROUPPER
 	RET
 
+fetch:
+	MOVQ 96(AX), R11
+	SHRQ $0x01, R11
+	MOVQ 32(SP), R12
+
+fetching:
+	VMOVUPS          (DX), Z7
+	VFMADD231PS.BCST (CX), Z7, Z0
+	VFMADD231PS.BCST (CX)(SI*1), Z7, Z1
+	VFMADD231PS.BCST (CX)(SI*2), Z7, Z2
+	VFMADD231PS.BCST (CX)(R9*1), Z7, Z3
+	VFMADD231PS.BCST (CX)(SI*4), Z7, Z4
+	VFMADD231PS.BCST (R10), Z7, Z5
+	VFMADD231PS.BCST (R10)(SI*1), Z7, Z6
+	PREFETCHT0       (R12)
+	ADDQ             192(AX), R12
+	VMOVUPS          (DX)(DI*1), Z7
+	VFMADD231PS.BCST 4(CX), Z7, Z0
+	VFMADD231PS.BCST 4(CX)(SI*1), Z7, Z1
+	VFMADD231PS.BCST 4(CX)(SI*2), Z7, Z2
+	VFMADD231PS.BCST 4(CX)(R9*1), Z7, Z3
+	VFMADD231PS.BCST 4(CX)(SI*4), Z7, Z4
+	VFMADD231PS.BCST 4(R10), Z7, Z5
+	VFMADD231PS.BCST 4(R10)(SI*1), Z7, Z6
+	LEAQ             (DX)(DI*2), DX
+	ADDQ             $0x08, CX
+	ADDQ             $0x08, R10
+	DECQ             R11
+	JNZ              fetching
+	MOVQ             R12, 32(SP)
+	JMP              rest
+
 // func sTileByRow8x16AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·sTileByRow8x16AVX512(SB), NOSPLIT, $40-8
+TEXT ·sTileByRow8x16AVX512(SB), NOSPLIT, $48-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -1258,6 +1463,8 @@ TEXT ·sTileByRow8x16AVX512(SB), NOSPLIT, $40-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
+	MOVQ    168(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -1265,7 +1472,7 @@ TEXT ·sTileByRow8x16AVX512(SB), NOSPLIT, $40-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 32(SP)
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x02, SI
 	MOVQ    80(AX), DI
@@ -1307,6 +1514,8 @@ tile:
 	MOVQ       96(AX), R11
 	SHRQ       $0x01, R11
 	JZ         rest
+	CMPQ       192(AX), $0x00
+	JNE        fetch
 
 loop:
 	VMOVUPS          (DX), Z8
@@ -1351,7 +1560,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 168(AX), Z8
+	VBROADCASTSS 200(AX), Z8
 	VMULPS       Z8, Z0, Z0
 	VMULPS       Z8, Z1, Z1
 	VMULPS       Z8, Z2, Z2
@@ -1388,7 +1597,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 172(AX), Z8
+	VBROADCASTSS 204(AX), Z8
 	MOVQ         BX, DX
 	VFMADD231PS  (DX), Z8, K1, Z0
 	ADDQ         R8, DX
@@ -1429,7 +1638,7 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    32(SP), DX
+	MOVQ    40(SP), DX
 	MOVQ    $-1, R10
 	BZHIQ   CX, R10, R10
 	MOVQ    BX, CX
@@ -1488,7 +1697,7 @@ lower:
 	KMOVW   BX, K1
 	VMOVUPS Z7, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 32(SP)
+	MOVQ    DX, 40(SP)
 
 stored:
 	// next tile
@@ -1506,9 +1715,43 @@ stored:
 	VZEROUPPER
 	RET
 
+fetch:
+	MOVQ 96(AX), R11
+	SHRQ $0x01, R11
+	MOVQ 32(SP), R12
+
+fetching:
+	VMOVUPS          (DX), Z8
+	VFMADD231PS.BCST (CX), Z8, Z0
+	VFMADD231PS.BCST (CX)(SI*1), Z8, Z1
+	VFMADD231PS.BCST (CX)(SI*2), Z8, Z2
+	VFMADD231PS.BCST (CX)(R9*1), Z8, Z3
+	VFMADD231PS.BCST (CX)(SI*4), Z8, Z4
+	VFMADD231PS.BCST (R10), Z8, Z5
+	VFMADD231PS.BCST (R10)(SI*1), Z8, Z6
+	VFMADD231PS.BCST (R10)(SI*2), Z8, Z7
+	PREFETCHT0       (R12)
+	ADDQ             192(AX), R12
+	VMOVUPS          (DX)(DI*1), Z8
+	VFMADD231PS.BCST 4(CX), Z8, Z0
+	VFMADD231PS.BCST 4(CX)(SI*1), Z8, Z1
+	VFMADD231PS.BCST 4(CX)(SI*2), Z8, Z2
+	VFMADD231PS.BCST 4(CX)(R9*1), Z8, Z3
+	VFMADD231PS.BCST 4(CX)(SI*4), Z8, Z4
+	VFMADD231PS.BCST 4(R10), Z8, Z5
+	VFMADD231PS.BCST 4(R10)(SI*1), Z8, Z6
+	VFMADD231PS.BCST 4(R10)(SI*2), Z8, Z7
+	LEAQ             (DX)(DI*2), DX
+	ADDQ             $0x08, CX
+	ADDQ             $0x08, R10
+	DECQ             R11
+	JNZ              fetching
+	MOVQ             R12, 32(SP)
+	JMP              rest
+
 // func sTileByRow9x16AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·sTileByRow9x16AVX512(SB), NOSPLIT, $40-8
+TEXT ·sTileByRow9x16AVX512(SB), NOSPLIT, $48-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -1518,6 +1761,8 @@ TEXT ·sTileByRow9x16AVX512(SB), NOSPLIT, $40-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
+	MOVQ    168(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -1525,7 +1770,7 @@ TEXT ·sTileByRow9x16AVX512(SB), NOSPLIT, $40-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 32(SP)
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x02, SI
 	MOVQ    80(AX), DI
@@ -1570,6 +1815,8 @@ tile:
 	MOVQ       96(AX), R11
 	SHRQ       $0x01, R11
 	JZ         rest
+	CMPQ       192(AX), $0x00
+	JNE        fetch
 
 loop:
 	VMOVUPS          (DX), Z9
@@ -1617,7 +1864,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 168(AX), Z9
+	VBROADCASTSS 200(AX), Z9
 	VMULPS       Z9, Z0, Z0
 	VMULPS       Z9, Z1, Z1
 	VMULPS       Z9, Z2, Z2
@@ -1657,7 +1904,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 172(AX), Z9
+	VBROADCASTSS 204(AX), Z9
 	MOVQ         BX, DX
 	VFMADD231PS  (DX), Z9, K1, Z0
 	ADDQ         R8, DX
@@ -1702,7 +1949,7 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    32(SP), DX
+	MOVQ    40(SP), DX
 	MOVQ    $-1, R10
 	BZHIQ   CX, R10, R10
 	MOVQ    BX, CX
@@ -1768,7 +2015,7 @@ lower:
 	KMOVW   BX, K1
 	VMOVUPS Z8, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 32(SP)
+	MOVQ    DX, 40(SP)
 
 stored:
 	// next tile
@@ -1786,9 +2033,45 @@ stored:
 	VZEROUPPER
 	RET
 
+fetch:
+	MOVQ 96(AX), R11
+	SHRQ $0x01, R11
+	MOVQ 32(SP), R12
+
+fetching:
+	VMOVUPS          (DX), Z9
+	VFMADD231PS.BCST (CX), Z9, Z0
+	VFMADD231PS.BCST (CX)(SI*1), Z9, Z1
+	VFMADD231PS.BCST (CX)(SI*2), Z9, Z2
+	VFMADD231PS.BCST (CX)(R9*1), Z9, Z3
+	VFMADD231PS.BCST (CX)(SI*4), Z9, Z4
+	VFMADD231PS.BCST (R10), Z9, Z5
+	VFMADD231PS.BCST (R10)(SI*1), Z9, Z6
+	VFMADD231PS.BCST (R10)(SI*2), Z9, Z7
+	VFMADD231PS.BCST (R10)(R9*1), Z9, Z8
+	PREFETCHT0       (R12)
+	ADDQ             192(AX), R12
+	VMOVUPS          (DX)(DI*1), Z9
+	VFMADD231PS.BCST 4(CX), Z9, Z0
+	VFMADD231PS.BCST 4(CX)(SI*1), Z9, Z1
+	VFMADD231PS.BCST 4(CX)(SI*2), Z9, Z2
+	VFMADD231PS.BCST 4(CX)(R9*1), Z9, Z3
+	VFMADD231PS.BCST 4(CX)(SI*4), Z9, Z4
+	VFMADD231PS.BCST 4(R10), Z9, Z5
+	VFMADD231PS.BCST 4(R10)(SI*1), Z9, Z6
+	VFMADD231PS.BCST 4(R10)(SI*2), Z9, Z7
+	VFMADD231PS.BCST 4(R10)(R9*1), Z9, Z8
+	LEAQ             (DX)(DI*2), DX
+	ADDQ             $0x08, CX
+	ADDQ             $0x08, R10
+	DECQ             R11
+	JNZ              fetching
+	MOVQ             R12, 32(SP)
+	JMP              rest
+
 // func sTileByRow10x16AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·sTileByRow10x16AVX512(SB), NOSPLIT, $40-8
+TEXT ·sTileByRow10x16AVX512(SB), NOSPLIT, $48-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -1798,6 +2081,8 @@ TEXT ·sTileByRow10x16AVX512(SB), NOSPLIT, $40-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
+	MOVQ    168(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -1805,7 +2090,7 @@ TEXT ·sTileByRow10x16AVX512(SB), NOSPLIT, $40-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 32(SP)
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x02, SI
 	MOVQ    80(AX), DI
@@ -1853,6 +2138,8 @@ tile:
 	MOVQ       96(AX), R11
 	SHRQ       $0x01, R11
 	JZ         rest
+	CMPQ       192(AX), $0x00
+	JNE        fetch
 
 loop:
 	VMOVUPS          (DX), Z10
@@ -1903,7 +2190,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 168(AX), Z10
+	VBROADCASTSS 200(AX), Z10
 	VMULPS       Z10, Z0, Z0
 	VMULPS       Z10, Z1, Z1
 	VMULPS       Z10, Z2, Z2
@@ -1946,7 +2233,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 172(AX), Z10
+	VBROADCASTSS 204(AX), Z10
 	MOVQ         BX, DX
 	VFMADD231PS  (DX), Z10, K1, Z0
 	ADDQ         R8, DX
@@ -1995,7 +2282,7 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    32(SP), DX
+	MOVQ    40(SP), DX
 	MOVQ    $-1, R10
 	BZHIQ   CX, R10, R10
 	MOVQ    BX, CX
@@ -2068,7 +2355,7 @@ lower:
 	KMOVW   BX, K1
 	VMOVUPS Z9, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 32(SP)
+	MOVQ    DX, 40(SP)
 
 stored:
 	// next tile
@@ -2086,9 +2373,47 @@ stored:
 	VZEROUPPER
 	RET
 
+fetch:
+	MOVQ 96(AX), R11
+	SHRQ $0x01, R11
+	MOVQ 32(SP), R12
+
+fetching:
+	VMOVUPS          (DX), Z10
+	VFMADD231PS.BCST (CX), Z10, Z0
+	VFMADD231PS.BCST (CX)(SI*1), Z10, Z1
+	VFMADD231PS.BCST (CX)(SI*2), Z10, Z2
+	VFMADD231PS.BCST (CX)(R9*1), Z10, Z3
+	VFMADD231PS.BCST (CX)(SI*4), Z10, Z4
+	VFMADD231PS.BCST (R10), Z10, Z5
+	VFMADD231PS.BCST (R10)(SI*1), Z10, Z6
+	VFMADD231PS.BCST (R10)(SI*2), Z10, Z7
+	VFMADD231PS.BCST (R10)(R9*1), Z10, Z8
+	VFMADD231PS.BCST (R10)(SI*4), Z10, Z9
+	PREFETCHT0       (R12)
+	ADDQ             192(AX), R12
+	VMOVUPS          (DX)(DI*1), Z10
+	VFMADD231PS.BCST 4(CX), Z10, Z0
+	VFMADD231PS.BCST 4(CX)(SI*1), Z10, Z1
+	VFMADD231PS.BCST 4(CX)(SI*2), Z10, Z2
+	VFMADD231PS.BCST 4(CX)(R9*1), Z10, Z3
+	VFMADD231PS.BCST 4(CX)(SI*4), Z10, Z4
+	VFMADD231PS.BCST 4(R10), Z10, Z5
+	VFMADD231PS.BCST 4(R10)(SI*1), Z10, Z6
+	VFMADD231PS.BCST 4(R10)(SI*2), Z10, Z7
+	VFMADD231PS.BCST 4(R10)(R9*1), Z10, Z8
+	VFMADD231PS.BCST 4(R10)(SI*4), Z10, Z9
+	LEAQ             (DX)(DI*2), DX
+	ADDQ             $0x08, CX
+	ADDQ             $0x08, R10
+	DECQ             R11
+	JNZ              fetching
+	MOVQ             R12, 32(SP)
+	JMP              rest
+
 // func sTileByRow11x16AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·sTileByRow11x16AVX512(SB), NOSPLIT, $40-8
+TEXT ·sTileByRow11x16AVX512(SB), NOSPLIT, $48-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -2098,6 +2423,8 @@ TEXT ·sTileByRow11x16AVX512(SB), NOSPLIT, $40-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
+	MOVQ    168(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -2105,7 +2432,7 @@ TEXT ·sTileByRow11x16AVX512(SB), NOSPLIT, $40-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 32(SP)
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x02, SI
 	MOVQ    80(AX), DI
@@ -2158,6 +2485,8 @@ tile:
 	MOVQ       96(AX), R12
 	SHRQ       $0x01, R12
 	JZ         rest
+	CMPQ       192(AX), $0x00
+	JNE        fetch
 
 loop:
 	VMOVUPS          (DX), Z11
@@ -2212,7 +2541,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 168(AX), Z11
+	VBROADCASTSS 200(AX), Z11
 	VMULPS       Z11, Z0, Z0
 	VMULPS       Z11, Z1, Z1
 	VMULPS       Z11, Z2, Z2
@@ -2258,7 +2587,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 172(AX), Z11
+	VBROADCASTSS 204(AX), Z11
 	MOVQ         BX, DX
 	VFMADD231PS  (DX), Z11, K1, Z0
 	ADDQ         R8, DX
@@ -2311,7 +2640,7 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    32(SP), DX
+	MOVQ    40(SP), DX
 	MOVQ    $-1, R10
 	BZHIQ   CX, R10, R10
 	MOVQ    BX, CX
@@ -2391,7 +2720,7 @@ lower:
 	KMOVW   BX, K1
 	VMOVUPS Z10, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 32(SP)
+	MOVQ    DX, 40(SP)
 
 stored:
 	// next tile
@@ -2409,9 +2738,50 @@ stored:
 	VZEROUPPER
 	RET
 
+fetch:
+	MOVQ 96(AX), R12
+	SHRQ $0x01, R12
+	MOVQ 32(SP), R13
+
+fetching:
+	VMOVUPS          (DX), Z11
+	VFMADD231PS.BCST (CX), Z11, Z0
+	VFMADD231PS.BCST (CX)(SI*1), Z11, Z1
+	VFMADD231PS.BCST (CX)(SI*2), Z11, Z2
+	VFMADD231PS.BCST (CX)(R9*1), Z11, Z3
+	VFMADD231PS.BCST (CX)(SI*4), Z11, Z4
+	VFMADD231PS.BCST (R10), Z11, Z5
+	VFMADD231PS.BCST (R10)(SI*1), Z11, Z6
+	VFMADD231PS.BCST (R10)(SI*2), Z11, Z7
+	VFMADD231PS.BCST (R10)(R9*1), Z11, Z8
+	VFMADD231PS.BCST (R10)(SI*4), Z11, Z9
+	VFMADD231PS.BCST (R11), Z11, Z10
+	PREFETCHT0       (R13)
+	ADDQ             192(AX), R13
+	VMOVUPS          (DX)(DI*1), Z11
+	VFMADD231PS.BCST 4(CX), Z11, Z0
+	VFMADD231PS.BCST 4(CX)(SI*1), Z11, Z1
+	VFMADD231PS.BCST 4(CX)(SI*2), Z11, Z2
+	VFMADD231PS.BCST 4(CX)(R9*1), Z11, Z3
+	VFMADD231PS.BCST 4(CX)(SI*4), Z11, Z4
+	VFMADD231PS.BCST 4(R10), Z11, Z5
+	VFMADD231PS.BCST 4(R10)(SI*1), Z11, Z6
+	VFMADD231PS.BCST 4(R10)(SI*2), Z11, Z7
+	VFMADD231PS.BCST 4(R10)(R9*1), Z11, Z8
+	VFMADD231PS.BCST 4(R10)(SI*4), Z11, Z9
+	VFMADD231PS.BCST 4(R11), Z11, Z10
+	LEAQ             (DX)(DI*2), DX
+	ADDQ             $0x08, CX
+	ADDQ             $0x08, R10
+	ADDQ             $0x08, R11
+	DECQ             R12
+	JNZ              fetching
+	MOVQ             R13, 32(SP)
+	JMP              rest
+
 // func sTileByRow12x16AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·sTileByRow12x16AVX512(SB), NOSPLIT, $40-8
+TEXT ·sTileByRow12x16AVX512(SB), NOSPLIT, $48-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -2421,6 +2791,8 @@ TEXT ·sTileByRow12x16AVX512(SB), NOSPLIT, $40-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
+	MOVQ    168(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -2428,7 +2800,7 @@ TEXT ·sTileByRow12x16AVX512(SB), NOSPLIT, $40-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 32(SP)
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x02, SI
 	MOVQ    80(AX), DI
@@ -2484,6 +2856,8 @@ tile:
 	MOVQ       96(AX), R12
 	SHRQ       $0x01, R12
 	JZ         rest
+	CMPQ       192(AX), $0x00
+	JNE        fetch
 
 loop:
 	VMOVUPS          (DX), Z12
@@ -2541,7 +2915,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 168(AX), Z12
+	VBROADCASTSS 200(AX), Z12
 	VMULPS       Z12, Z0, Z0
 	VMULPS       Z12, Z1, Z1
 	VMULPS       Z12, Z2, Z2
@@ -2590,7 +2964,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 172(AX), Z12
+	VBROADCASTSS 204(AX), Z12
 	MOVQ         BX, DX
 	VFMADD231PS  (DX), Z12, K1, Z0
 	ADDQ         R8, DX
@@ -2647,7 +3021,7 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    32(SP), DX
+	MOVQ    40(SP), DX
 	MOVQ    $-1, R10
 	BZHIQ   CX, R10, R10
 	MOVQ    BX, CX
@@ -2734,7 +3108,7 @@ lower:
 	KMOVW   BX, K1
 	VMOVUPS Z11, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 32(SP)
+	MOVQ    DX, 40(SP)
 
 stored:
 	// next tile
@@ -2752,9 +3126,52 @@ stored:
 	VZEROUPPER
 	RET
 
+fetch:
+	MOVQ 96(AX), R12
+	SHRQ $0x01, R12
+	MOVQ 32(SP), R13
+
+fetching:
+	VMOVUPS          (DX), Z12
+	VFMADD231PS.BCST (CX), Z12, Z0
+	VFMADD231PS.BCST (CX)(SI*1), Z12, Z1
+	VFMADD231PS.BCST (CX)(SI*2), Z12, Z2
+	VFMADD231PS.BCST (CX)(R9*1), Z12, Z3
+	VFMADD231PS.BCST (CX)(SI*4), Z12, Z4
+	VFMADD231PS.BCST (R10), Z12, Z5
+	VFMADD231PS.BCST (R10)(SI*1), Z12, Z6
+	VFMADD231PS.BCST (R10)(SI*2), Z12, Z7
+	VFMADD231PS.BCST (R10)(R9*1), Z12, Z8
+	VFMADD231PS.BCST (R10)(SI*4), Z12, Z9
+	VFMADD231PS.BCST (R11), Z12, Z10
+	VFMADD231PS.BCST (R11)(SI*1), Z12, Z11
+	PREFETCHT0       (R13)
+	ADDQ             192(AX), R13
+	VMOVUPS          (DX)(DI*1), Z12
+	VFMADD231PS.BCST 4(CX), Z12, Z0
+	VFMADD231PS.BCST 4(CX)(SI*1), Z12, Z1
+	VFMADD231PS.BCST 4(CX)(SI*2), Z12, Z2
+	VFMADD231PS.BCST 4(CX)(R9*1), Z12, Z3
+	VFMADD231PS.BCST 4(CX)(SI*4), Z12, Z4
+	VFMADD231PS.BCST 4(R10), Z12, Z5
+	VFMADD231PS.BCST 4(R10)(SI*1), Z12, Z6
+	VFMADD231PS.BCST 4(R10)(SI*2), Z12, Z7
+	VFMADD231PS.BCST 4(R10)(R9*1), Z12, Z8
+	VFMADD231PS.BCST 4(R10)(SI*4), Z12, Z9
+	VFMADD231PS.BCST 4(R11), Z12, Z10
+	VFMADD231PS.BCST 4(R11)(SI*1), Z12, Z11
+	LEAQ             (DX)(DI*2), DX
+	ADDQ             $0x08, CX
+	ADDQ             $0x08, R10
+	ADDQ             $0x08, R11
+	DECQ             R12
+	JNZ              fetching
+	MOVQ             R13, 32(SP)
+	JMP              rest
+
 // func sTileByRow13x16AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·sTileByRow13x16AVX512(SB), NOSPLIT, $40-8
+TEXT ·sTileByRow13x16AVX512(SB), NOSPLIT, $48-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -2764,6 +3181,8 @@ TEXT ·sTileByRow13x16AVX512(SB), NOSPLIT, $40-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
+	MOVQ    168(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -2771,7 +3190,7 @@ TEXT ·sTileByRow13x16AVX512(SB), NOSPLIT, $40-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 32(SP)
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x02, SI
 	MOVQ    80(AX), DI
@@ -2830,6 +3249,8 @@ tile:
 	MOVQ       96(AX), R12
 	SHRQ       $0x01, R12
 	JZ         rest
+	CMPQ       192(AX), $0x00
+	JNE        fetch
 
 loop:
 	VMOVUPS          (DX), Z13
@@ -2890,7 +3311,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 168(AX), Z13
+	VBROADCASTSS 200(AX), Z13
 	VMULPS       Z13, Z0, Z0
 	VMULPS       Z13, Z1, Z1
 	VMULPS       Z13, Z2, Z2
@@ -2942,7 +3363,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 172(AX), Z13
+	VBROADCASTSS 204(AX), Z13
 	MOVQ         BX, DX
 	VFMADD231PS  (DX), Z13, K1, Z0
 	ADDQ         R8, DX
@@ -3003,7 +3424,7 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    32(SP), DX
+	MOVQ    40(SP), DX
 	MOVQ    $-1, R10
 	BZHIQ   CX, R10, R10
 	MOVQ    BX, CX
@@ -3097,7 +3518,7 @@ lower:
 	KMOVW   BX, K1
 	VMOVUPS Z12, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 32(SP)
+	MOVQ    DX, 40(SP)
 
 stored:
 	// next tile
@@ -3115,9 +3536,54 @@ stored:
 	VZEROUPPER
 	RET
 
+fetch:
+	MOVQ 96(AX), R12
+	SHRQ $0x01, R12
+	MOVQ 32(SP), R13
+
+fetching:
+	VMOVUPS          (DX), Z13
+	VFMADD231PS.BCST (CX), Z13, Z0
+	VFMADD231PS.BCST (CX)(SI*1), Z13, Z1
+	VFMADD231PS.BCST (CX)(SI*2), Z13, Z2
+	VFMADD231PS.BCST (CX)(R9*1), Z13, Z3
+	VFMADD231PS.BCST (CX)(SI*4), Z13, Z4
+	VFMADD231PS.BCST (R10), Z13, Z5
+	VFMADD231PS.BCST (R10)(SI*1), Z13, Z6
+	VFMADD231PS.BCST (R10)(SI*2), Z13, Z7
+	VFMADD231PS.BCST (R10)(R9*1), Z13, Z8
+	VFMADD231PS.BCST (R10)(SI*4), Z13, Z9
+	VFMADD231PS.BCST (R11), Z13, Z10
+	VFMADD231PS.BCST (R11)(SI*1), Z13, Z11
+	VFMADD231PS.BCST (R11)(SI*2), Z13, Z12
+	PREFETCHT0       (R13)
+	ADDQ             192(AX), R13
+	VMOVUPS          (DX)(DI*1), Z13
+	VFMADD231PS.BCST 4(CX), Z13, Z0
+	VFMADD231PS.BCST 4(CX)(SI*1), Z13, Z1
+	VFMADD231PS.BCST 4(CX)(SI*2), Z13, Z2
+	VFMADD231PS.BCST 4(CX)(R9*1), Z13, Z3
+	VFMADD231PS.BCST 4(CX)(SI*4), Z13, Z4
+	VFMADD231PS.BCST 4(R10), Z13, Z5
+	VFMADD231PS.BCST 4(R10)(SI*1), Z13, Z6
+	VFMADD231PS.BCST 4(R10)(SI*2), Z13, Z7
+	VFMADD231PS.BCST 4(R10)(R9*1), Z13, Z8
+	VFMADD231PS.BCST 4(R10)(SI*4), Z13, Z9
+	VFMADD231PS.BCST 4(R11), Z13, Z10
+	VFMADD231PS.BCST 4(R11)(SI*1), Z13, Z11
+	VFMADD231PS.BCST 4(R11)(SI*2), Z13, Z12
+	LEAQ             (DX)(DI*2), DX
+	ADDQ             $0x08, CX
+	ADDQ             $0x08, R10
+	ADDQ             $0x08, R11
+	DECQ             R12
+	JNZ              fetching
+	MOVQ             R13, 32(SP)
+	JMP              rest
+
 // func sTileByRow14x16AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·sTileByRow14x16AVX512(SB), NOSPLIT, $40-8
+TEXT ·sTileByRow14x16AVX512(SB), NOSPLIT, $48-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -3127,6 +3593,8 @@ TEXT ·sTileByRow14x16AVX512(SB), NOSPLIT, $40-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
+	MOVQ    168(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -3134,7 +3602,7 @@ TEXT ·sTileByRow14x16AVX512(SB), NOSPLIT, $40-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 32(SP)
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x02, SI
 	MOVQ    80(AX), DI
@@ -3196,6 +3664,8 @@ tile:
 	MOVQ       96(AX), R12
 	SHRQ       $0x01, R12
 	JZ         rest
+	CMPQ       192(AX), $0x00
+	JNE        fetch
 
 loop:
 	VMOVUPS          (DX), Z14
@@ -3259,7 +3729,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 168(AX), Z14
+	VBROADCASTSS 200(AX), Z14
 	VMULPS       Z14, Z0, Z0
 	VMULPS       Z14, Z1, Z1
 	VMULPS       Z14, Z2, Z2
@@ -3314,7 +3784,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 172(AX), Z14
+	VBROADCASTSS 204(AX), Z14
 	MOVQ         BX, DX
 	VFMADD231PS  (DX), Z14, K1, Z0
 	ADDQ         R8, DX
@@ -3379,7 +3849,7 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    32(SP), DX
+	MOVQ    40(SP), DX
 	MOVQ    $-1, R10
 	BZHIQ   CX, R10, R10
 	MOVQ    BX, CX
@@ -3480,7 +3950,7 @@ lower:
 	KMOVW   BX, K1
 	VMOVUPS Z13, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 32(SP)
+	MOVQ    DX, 40(SP)
 
 stored:
 	// next tile
@@ -3497,6 +3967,53 @@ stored:
 	JNZ  tile
 	VZEROUPPER
 	RET
+
+fetch:
+	MOVQ 96(AX), R12
+	SHRQ $0x01, R12
+	MOVQ 32(SP), R13
+
+fetching:
+	VMOVUPS          (DX), Z14
+	VFMADD231PS.BCST (CX), Z14, Z0
+	VFMADD231PS.BCST (CX)(SI*1), Z14, Z1
+	VFMADD231PS.BCST (CX)(SI*2), Z14, Z2
+	VFMADD231PS.BCST (CX)(R9*1), Z14, Z3
+	VFMADD231PS.BCST (CX)(SI*4), Z14, Z4
+	VFMADD231PS.BCST (R10), Z14, Z5
+	VFMADD231PS.BCST (R10)(SI*1), Z14, Z6
+	VFMADD231PS.BCST (R10)(SI*2), Z14, Z7
+	VFMADD231PS.BCST (R10)(R9*1), Z14, Z8
+	VFMADD231PS.BCST (R10)(SI*4), Z14, Z9
+	VFMADD231PS.BCST (R11), Z14, Z10
+	VFMADD231PS.BCST (R11)(SI*1), Z14, Z11
+	VFMADD231PS.BCST (R11)(SI*2), Z14, Z12
+	VFMADD231PS.BCST (R11)(R9*1), Z14, Z13
+	PREFETCHT0       (R13)
+	ADDQ             192(AX), R13
+	VMOVUPS          (DX)(DI*1), Z14
+	VFMADD231PS.BCST 4(CX), Z14, Z0
+	VFMADD231PS.BCST 4(CX)(SI*1), Z14, Z1
+	VFMADD231PS.BCST 4(CX)(SI*2), Z14, Z2
+	VFMADD231PS.BCST 4(CX)(R9*1), Z14, Z3
+	VFMADD231PS.BCST 4(CX)(SI*4), Z14, Z4
+	VFMADD231PS.BCST 4(R10), Z14, Z5
+	VFMADD231PS.BCST 4(R10)(SI*1), Z14, Z6
+	VFMADD231PS.BCST 4(R10)(SI*2), Z14, Z7
+	VFMADD231PS.BCST 4(R10)(R9*1), Z14, Z8
+	VFMADD231PS.BCST 4(R10)(SI*4), Z14, Z9
+	VFMADD231PS.BCST 4(R11), Z14, Z10
+	VFMADD231PS.BCST 4(R11)(SI*1), Z14, Z11
+	VFMADD231PS.BCST 4(R11)(SI*2), Z14, Z12
+	VFMADD231PS.BCST 4(R11)(R9*1), Z14, Z13
+	LEAQ             (DX)(DI*2), DX
+	ADDQ             $0x08, CX
+	ADDQ             $0x08, R10
+	ADDQ             $0x08, R11
+	DECQ             R12
+	JNZ              fetching
+	MOVQ             R13, 32(SP)
+	JMP              rest
 
 // func sTileByCol1x16AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
@@ -3557,7 +4074,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 168(AX), Z1
+	VBROADCASTSS 200(AX), Z1
 	VMULPS       Z1, Z0, Z0
 
 scaled:
@@ -3573,7 +4090,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 172(AX), Z1
+	VBROADCASTSS 204(AX), Z1
 	MOVQ         BX, DX
 	VFMADD231PS  (DX), Z1, K1, Z0
 
@@ -3679,7 +4196,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 168(AX), Z2
+	VBROADCASTSS 200(AX), Z2
 	VMULPS       Z2, Z0, Z0
 	VMULPS       Z2, Z1, Z1
 
@@ -3698,7 +4215,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 172(AX), Z2
+	VBROADCASTSS 204(AX), Z2
 	MOVQ         BX, DX
 	VFMADD231PS  (DX), Z2, K1, Z0
 	ADDQ         R8, DX
@@ -3821,7 +4338,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 168(AX), Z3
+	VBROADCASTSS 200(AX), Z3
 	VMULPS       Z3, Z0, Z0
 	VMULPS       Z3, Z1, Z1
 	VMULPS       Z3, Z2, Z2
@@ -3843,7 +4360,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 172(AX), Z3
+	VBROADCASTSS 204(AX), Z3
 	MOVQ         BX, DX
 	VFMADD231PS  (DX), Z3, K1, Z0
 	ADDQ         R8, DX
@@ -3983,7 +4500,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 168(AX), Z4
+	VBROADCASTSS 200(AX), Z4
 	VMULPS       Z4, Z0, Z0
 	VMULPS       Z4, Z1, Z1
 	VMULPS       Z4, Z2, Z2
@@ -4008,7 +4525,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 172(AX), Z4
+	VBROADCASTSS 204(AX), Z4
 	MOVQ         BX, DX
 	VFMADD231PS  (DX), Z4, K1, Z0
 	ADDQ         R8, DX
@@ -4165,7 +4682,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 168(AX), Z5
+	VBROADCASTSS 200(AX), Z5
 	VMULPS       Z5, Z0, Z0
 	VMULPS       Z5, Z1, Z1
 	VMULPS       Z5, Z2, Z2
@@ -4193,7 +4710,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 172(AX), Z5
+	VBROADCASTSS 204(AX), Z5
 	MOVQ         BX, DX
 	VFMADD231PS  (DX), Z5, K1, Z0
 	ADDQ         R8, DX
@@ -4367,7 +4884,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 168(AX), Z6
+	VBROADCASTSS 200(AX), Z6
 	VMULPS       Z6, Z0, Z0
 	VMULPS       Z6, Z1, Z1
 	VMULPS       Z6, Z2, Z2
@@ -4398,7 +4915,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 172(AX), Z6
+	VBROADCASTSS 204(AX), Z6
 	MOVQ         BX, DX
 	VFMADD231PS  (DX), Z6, K1, Z0
 	ADDQ         R8, DX
@@ -4589,7 +5106,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 168(AX), Z7
+	VBROADCASTSS 200(AX), Z7
 	VMULPS       Z7, Z0, Z0
 	VMULPS       Z7, Z1, Z1
 	VMULPS       Z7, Z2, Z2
@@ -4623,7 +5140,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 172(AX), Z7
+	VBROADCASTSS 204(AX), Z7
 	MOVQ         BX, DX
 	VFMADD231PS  (DX), Z7, K1, Z0
 	ADDQ         R8, DX
@@ -4831,7 +5348,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 168(AX), Z8
+	VBROADCASTSS 200(AX), Z8
 	VMULPS       Z8, Z0, Z0
 	VMULPS       Z8, Z1, Z1
 	VMULPS       Z8, Z2, Z2
@@ -4868,7 +5385,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 172(AX), Z8
+	VBROADCASTSS 204(AX), Z8
 	MOVQ         BX, DX
 	VFMADD231PS  (DX), Z8, K1, Z0
 	ADDQ         R8, DX
@@ -5093,7 +5610,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 168(AX), Z9
+	VBROADCASTSS 200(AX), Z9
 	VMULPS       Z9, Z0, Z0
 	VMULPS       Z9, Z1, Z1
 	VMULPS       Z9, Z2, Z2
@@ -5133,7 +5650,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 172(AX), Z9
+	VBROADCASTSS 204(AX), Z9
 	MOVQ         BX, DX
 	VFMADD231PS  (DX), Z9, K1, Z0
 	ADDQ         R8, DX
@@ -5375,7 +5892,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 168(AX), Z10
+	VBROADCASTSS 200(AX), Z10
 	VMULPS       Z10, Z0, Z0
 	VMULPS       Z10, Z1, Z1
 	VMULPS       Z10, Z2, Z2
@@ -5418,7 +5935,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 172(AX), Z10
+	VBROADCASTSS 204(AX), Z10
 	MOVQ         BX, DX
 	VFMADD231PS  (DX), Z10, K1, Z0
 	ADDQ         R8, DX
@@ -5677,7 +6194,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 168(AX), Z11
+	VBROADCASTSS 200(AX), Z11
 	VMULPS       Z11, Z0, Z0
 	VMULPS       Z11, Z1, Z1
 	VMULPS       Z11, Z2, Z2
@@ -5723,7 +6240,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 172(AX), Z11
+	VBROADCASTSS 204(AX), Z11
 	MOVQ         BX, DX
 	VFMADD231PS  (DX), Z11, K1, Z0
 	ADDQ         R8, DX
@@ -5999,7 +6516,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 168(AX), Z12
+	VBROADCASTSS 200(AX), Z12
 	VMULPS       Z12, Z0, Z0
 	VMULPS       Z12, Z1, Z1
 	VMULPS       Z12, Z2, Z2
@@ -6048,7 +6565,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 172(AX), Z12
+	VBROADCASTSS 204(AX), Z12
 	MOVQ         BX, DX
 	VFMADD231PS  (DX), Z12, K1, Z0
 	ADDQ         R8, DX
@@ -6341,7 +6858,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 168(AX), Z13
+	VBROADCASTSS 200(AX), Z13
 	VMULPS       Z13, Z0, Z0
 	VMULPS       Z13, Z1, Z1
 	VMULPS       Z13, Z2, Z2
@@ -6393,7 +6910,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 172(AX), Z13
+	VBROADCASTSS 204(AX), Z13
 	MOVQ         BX, DX
 	VFMADD231PS  (DX), Z13, K1, Z0
 	ADDQ         R8, DX
@@ -6703,7 +7220,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 168(AX), Z14
+	VBROADCASTSS 200(AX), Z14
 	VMULPS       Z14, Z0, Z0
 	VMULPS       Z14, Z1, Z1
 	VMULPS       Z14, Z2, Z2
@@ -6758,7 +7275,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 172(AX), Z14
+	VBROADCASTSS 204(AX), Z14
 	MOVQ         BX, DX
 	VFMADD231PS  (DX), Z14, K1, Z0
 	ADDQ         R8, DX
@@ -6944,7 +7461,7 @@ stored:
 
 // func sTileByRow1x32AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·sTileByRow1x32AVX512(SB), NOSPLIT, $40-8
+TEXT ·sTileByRow1x32AVX512(SB), NOSPLIT, $48-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -6954,6 +7471,8 @@ TEXT ·sTileByRow1x32AVX512(SB), NOSPLIT, $40-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
+	MOVQ    168(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -6961,7 +7480,7 @@ TEXT ·sTileByRow1x32AVX512(SB), NOSPLIT, $40-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 32(SP)
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), CX
 	SHLQ    $0x02, CX
 	MOVQ    80(AX), SI
@@ -6981,6 +7500,8 @@ tile:
 	MOVQ       96(AX), DI
 	SHRQ       $0x01, DI
 	JZ         rest
+	CMPQ       192(AX), $0x00
+	JNE        fetch
 
 loop:
 	VMOVUPS      (DX), Z2
@@ -7012,7 +7533,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 168(AX), Z2
+	VBROADCASTSS 200(AX), Z2
 	VMULPS       Z2, Z0, Z0
 	VMULPS       Z2, Z1, Z1
 
@@ -7032,7 +7553,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 172(AX), Z2
+	VBROADCASTSS 204(AX), Z2
 	MOVQ         BX, DX
 	VFMADD231PS  (DX), Z2, K1, Z0
 	VFMADD231PS  64(DX), Z2, K2, Z1
@@ -7047,7 +7568,7 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    32(SP), DX
+	MOVQ    40(SP), DX
 	MOVQ    $-1, DI
 	BZHIQ   CX, DI, DI
 	MOVQ    BX, CX
@@ -7060,7 +7581,7 @@ lower:
 	VMOVUPS Z0, K1, (CX)
 	VMOVUPS Z1, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 32(SP)
+	MOVQ    DX, 40(SP)
 
 stored:
 	// next tile
@@ -7078,9 +7599,34 @@ stored:
 	VZEROUPPER
 	RET
 
+fetch:
+	MOVQ 96(AX), DI
+	SHRQ $0x01, DI
+	MOVQ 32(SP), R8
+
+fetching:
+	VMOVUPS      (DX), Z2
+	VMOVUPS      64(DX), Z3
+	VBROADCASTSS (CX), Z4
+	VFMADD231PS  Z4, Z2, Z0
+	VFMADD231PS  Z4, Z3, Z1
+	PREFETCHT0   (R8)
+	ADDQ         192(AX), R8
+	VMOVUPS      (DX)(SI*1), Z2
+	VMOVUPS      64(DX)(SI*1), Z3
+	VBROADCASTSS 4(CX), Z4
+	VFMADD231PS  Z4, Z2, Z0
+	VFMADD231PS  Z4, Z3, Z1
+	LEAQ         (DX)(SI*2), DX
+	ADDQ         $0x08, CX
+	DECQ         DI
+	JNZ          fetching
+	MOVQ         R8, 32(SP)
+	JMP          rest
+
 // func sTileByRow2x32AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·sTileByRow2x32AVX512(SB), NOSPLIT, $40-8
+TEXT ·sTileByRow2x32AVX512(SB), NOSPLIT, $48-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -7090,6 +7636,8 @@ TEXT ·sTileByRow2x32AVX512(SB), NOSPLIT, $40-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
+	MOVQ    168(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -7097,7 +7645,7 @@ TEXT ·sTileByRow2x32AVX512(SB), NOSPLIT, $40-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 32(SP)
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x02, SI
 	MOVQ    80(AX), DI
@@ -7122,6 +7670,8 @@ tile:
 	MOVQ       96(AX), R9
 	SHRQ       $0x01, R9
 	JZ         rest
+	CMPQ       192(AX), $0x00
+	JNE        fetch
 
 loop:
 	VMOVUPS      (DX), Z4
@@ -7162,7 +7712,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 168(AX), Z4
+	VBROADCASTSS 200(AX), Z4
 	VMULPS       Z4, Z0, Z0
 	VMULPS       Z4, Z1, Z1
 	VMULPS       Z4, Z2, Z2
@@ -7187,7 +7737,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 172(AX), Z4
+	VBROADCASTSS 204(AX), Z4
 	MOVQ         BX, DX
 	VFMADD231PS  (DX), Z4, K1, Z0
 	VFMADD231PS  64(DX), Z4, K2, Z1
@@ -7208,7 +7758,7 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    32(SP), DX
+	MOVQ    40(SP), DX
 	MOVQ    $-1, R9
 	BZHIQ   CX, R9, R9
 	MOVQ    BX, CX
@@ -7231,7 +7781,7 @@ lower:
 	VMOVUPS Z2, K1, (CX)
 	VMOVUPS Z3, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 32(SP)
+	MOVQ    DX, 40(SP)
 
 stored:
 	// next tile
@@ -7249,9 +7799,40 @@ stored:
 	VZEROUPPER
 	RET
 
+fetch:
+	MOVQ 96(AX), R9
+	SHRQ $0x01, R9
+	MOVQ 32(SP), R10
+
+fetching:
+	VMOVUPS      (DX), Z4
+	VMOVUPS      64(DX), Z5
+	VBROADCASTSS (CX), Z6
+	VFMADD231PS  Z6, Z4, Z0
+	VFMADD231PS  Z6, Z5, Z1
+	VBROADCASTSS (CX)(SI*1), Z6
+	VFMADD231PS  Z6, Z4, Z2
+	VFMADD231PS  Z6, Z5, Z3
+	PREFETCHT0   (R10)
+	ADDQ         192(AX), R10
+	VMOVUPS      (DX)(DI*1), Z4
+	VMOVUPS      64(DX)(DI*1), Z5
+	VBROADCASTSS 4(CX), Z6
+	VFMADD231PS  Z6, Z4, Z0
+	VFMADD231PS  Z6, Z5, Z1
+	VBROADCASTSS 4(CX)(SI*1), Z6
+	VFMADD231PS  Z6, Z4, Z2
+	VFMADD231PS  Z6, Z5, Z3
+	LEAQ         (DX)(DI*2), DX
+	ADDQ         $0x08, CX
+	DECQ         R9
+	JNZ          fetching
+	MOVQ         R10, 32(SP)
+	JMP          rest
+
 // func sTileByRow3x32AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·sTileByRow3x32AVX512(SB), NOSPLIT, $40-8
+TEXT ·sTileByRow3x32AVX512(SB), NOSPLIT, $48-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -7261,6 +7842,8 @@ TEXT ·sTileByRow3x32AVX512(SB), NOSPLIT, $40-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
+	MOVQ    168(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -7268,7 +7851,7 @@ TEXT ·sTileByRow3x32AVX512(SB), NOSPLIT, $40-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 32(SP)
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x02, SI
 	MOVQ    80(AX), DI
@@ -7298,6 +7881,8 @@ tile:
 	MOVQ       96(AX), R9
 	SHRQ       $0x01, R9
 	JZ         rest
+	CMPQ       192(AX), $0x00
+	JNE        fetch
 
 loop:
 	VMOVUPS      (DX), Z6
@@ -7347,7 +7932,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 168(AX), Z6
+	VBROADCASTSS 200(AX), Z6
 	VMULPS       Z6, Z0, Z0
 	VMULPS       Z6, Z1, Z1
 	VMULPS       Z6, Z2, Z2
@@ -7377,7 +7962,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 172(AX), Z6
+	VBROADCASTSS 204(AX), Z6
 	MOVQ         BX, DX
 	VFMADD231PS  (DX), Z6, K1, Z0
 	VFMADD231PS  64(DX), Z6, K2, Z1
@@ -7404,7 +7989,7 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    32(SP), DX
+	MOVQ    40(SP), DX
 	MOVQ    $-1, R9
 	BZHIQ   CX, R9, R9
 	MOVQ    BX, CX
@@ -7437,7 +8022,7 @@ lower:
 	VMOVUPS Z4, K1, (CX)
 	VMOVUPS Z5, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 32(SP)
+	MOVQ    DX, 40(SP)
 
 stored:
 	// next tile
@@ -7455,9 +8040,46 @@ stored:
 	VZEROUPPER
 	RET
 
+fetch:
+	MOVQ 96(AX), R9
+	SHRQ $0x01, R9
+	MOVQ 32(SP), R10
+
+fetching:
+	VMOVUPS      (DX), Z6
+	VMOVUPS      64(DX), Z7
+	VBROADCASTSS (CX), Z8
+	VFMADD231PS  Z8, Z6, Z0
+	VFMADD231PS  Z8, Z7, Z1
+	VBROADCASTSS (CX)(SI*1), Z8
+	VFMADD231PS  Z8, Z6, Z2
+	VFMADD231PS  Z8, Z7, Z3
+	VBROADCASTSS (CX)(SI*2), Z8
+	VFMADD231PS  Z8, Z6, Z4
+	VFMADD231PS  Z8, Z7, Z5
+	PREFETCHT0   (R10)
+	ADDQ         192(AX), R10
+	VMOVUPS      (DX)(DI*1), Z6
+	VMOVUPS      64(DX)(DI*1), Z7
+	VBROADCASTSS 4(CX), Z8
+	VFMADD231PS  Z8, Z6, Z0
+	VFMADD231PS  Z8, Z7, Z1
+	VBROADCASTSS 4(CX)(SI*1), Z8
+	VFMADD231PS  Z8, Z6, Z2
+	VFMADD231PS  Z8, Z7, Z3
+	VBROADCASTSS 4(CX)(SI*2), Z8
+	VFMADD231PS  Z8, Z6, Z4
+	VFMADD231PS  Z8, Z7, Z5
+	LEAQ         (DX)(DI*2), DX
+	ADDQ         $0x08, CX
+	DECQ         R9
+	JNZ          fetching
+	MOVQ         R10, 32(SP)
+	JMP          rest
+
 // func sTileByRow4x32AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·sTileByRow4x32AVX512(SB), NOSPLIT, $40-8
+TEXT ·sTileByRow4x32AVX512(SB), NOSPLIT, $48-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -7467,6 +8089,8 @@ TEXT ·sTileByRow4x32AVX512(SB), NOSPLIT, $40-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
+	MOVQ    168(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -7474,7 +8098,7 @@ TEXT ·sTileByRow4x32AVX512(SB), NOSPLIT, $40-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 32(SP)
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x02, SI
 	MOVQ    80(AX), DI
@@ -7510,6 +8134,8 @@ tile:
 	MOVQ       96(AX), R10
 	SHRQ       $0x01, R10
 	JZ         rest
+	CMPQ       192(AX), $0x00
+	JNE        fetch
 
 loop:
 	VMOVUPS      (DX), Z8
@@ -7568,7 +8194,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 168(AX), Z8
+	VBROADCASTSS 200(AX), Z8
 	VMULPS       Z8, Z0, Z0
 	VMULPS       Z8, Z1, Z1
 	VMULPS       Z8, Z2, Z2
@@ -7603,7 +8229,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 172(AX), Z8
+	VBROADCASTSS 204(AX), Z8
 	MOVQ         BX, DX
 	VFMADD231PS  (DX), Z8, K1, Z0
 	VFMADD231PS  64(DX), Z8, K2, Z1
@@ -7636,7 +8262,7 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    32(SP), DX
+	MOVQ    40(SP), DX
 	MOVQ    $-1, R10
 	BZHIQ   CX, R10, R10
 	MOVQ    BX, CX
@@ -7679,7 +8305,7 @@ lower:
 	VMOVUPS Z6, K1, (CX)
 	VMOVUPS Z7, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 32(SP)
+	MOVQ    DX, 40(SP)
 
 stored:
 	// next tile
@@ -7697,9 +8323,52 @@ stored:
 	VZEROUPPER
 	RET
 
+fetch:
+	MOVQ 96(AX), R10
+	SHRQ $0x01, R10
+	MOVQ 32(SP), R11
+
+fetching:
+	VMOVUPS      (DX), Z8
+	VMOVUPS      64(DX), Z9
+	VBROADCASTSS (CX), Z10
+	VFMADD231PS  Z10, Z8, Z0
+	VFMADD231PS  Z10, Z9, Z1
+	VBROADCASTSS (CX)(SI*1), Z10
+	VFMADD231PS  Z10, Z8, Z2
+	VFMADD231PS  Z10, Z9, Z3
+	VBROADCASTSS (CX)(SI*2), Z10
+	VFMADD231PS  Z10, Z8, Z4
+	VFMADD231PS  Z10, Z9, Z5
+	VBROADCASTSS (CX)(R9*1), Z10
+	VFMADD231PS  Z10, Z8, Z6
+	VFMADD231PS  Z10, Z9, Z7
+	PREFETCHT0   (R11)
+	ADDQ         192(AX), R11
+	VMOVUPS      (DX)(DI*1), Z8
+	VMOVUPS      64(DX)(DI*1), Z9
+	VBROADCASTSS 4(CX), Z10
+	VFMADD231PS  Z10, Z8, Z0
+	VFMADD231PS  Z10, Z9, Z1
+	VBROADCASTSS 4(CX)(SI*1), Z10
+	VFMADD231PS  Z10, Z8, Z2
+	VFMADD231PS  Z10, Z9, Z3
+	VBROADCASTSS 4(CX)(SI*2), Z10
+	VFMADD231PS  Z10, Z8, Z4
+	VFMADD231PS  Z10, Z9, Z5
+	VBROADCASTSS 4(CX)(R9*1), Z10
+	VFMADD231PS  Z10, Z8, Z6
+	VFMADD231PS  Z10, Z9, Z7
+	LEAQ         (DX)(DI*2), DX
+	ADDQ         $0x08, CX
+	DECQ         R10
+	JNZ          fetching
+	MOVQ         R11, 32(SP)
+	JMP          rest
+
 // func sTileByRow5x32AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·sTileByRow5x32AVX512(SB), NOSPLIT, $40-8
+TEXT ·sTileByRow5x32AVX512(SB), NOSPLIT, $48-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -7709,6 +8378,8 @@ TEXT ·sTileByRow5x32AVX512(SB), NOSPLIT, $40-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
+	MOVQ    168(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -7716,7 +8387,7 @@ TEXT ·sTileByRow5x32AVX512(SB), NOSPLIT, $40-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 32(SP)
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x02, SI
 	MOVQ    80(AX), DI
@@ -7757,6 +8428,8 @@ tile:
 	MOVQ       96(AX), R10
 	SHRQ       $0x01, R10
 	JZ         rest
+	CMPQ       192(AX), $0x00
+	JNE        fetch
 
 loop:
 	VMOVUPS      (DX), Z10
@@ -7824,7 +8497,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 168(AX), Z10
+	VBROADCASTSS 200(AX), Z10
 	VMULPS       Z10, Z0, Z0
 	VMULPS       Z10, Z1, Z1
 	VMULPS       Z10, Z2, Z2
@@ -7864,7 +8537,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 172(AX), Z10
+	VBROADCASTSS 204(AX), Z10
 	MOVQ         BX, DX
 	VFMADD231PS  (DX), Z10, K1, Z0
 	VFMADD231PS  64(DX), Z10, K2, Z1
@@ -7903,7 +8576,7 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    32(SP), DX
+	MOVQ    40(SP), DX
 	MOVQ    $-1, R10
 	BZHIQ   CX, R10, R10
 	MOVQ    BX, CX
@@ -7956,7 +8629,7 @@ lower:
 	VMOVUPS Z8, K1, (CX)
 	VMOVUPS Z9, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 32(SP)
+	MOVQ    DX, 40(SP)
 
 stored:
 	// next tile
@@ -7974,9 +8647,58 @@ stored:
 	VZEROUPPER
 	RET
 
+fetch:
+	MOVQ 96(AX), R10
+	SHRQ $0x01, R10
+	MOVQ 32(SP), R11
+
+fetching:
+	VMOVUPS      (DX), Z10
+	VMOVUPS      64(DX), Z11
+	VBROADCASTSS (CX), Z12
+	VFMADD231PS  Z12, Z10, Z0
+	VFMADD231PS  Z12, Z11, Z1
+	VBROADCASTSS (CX)(SI*1), Z12
+	VFMADD231PS  Z12, Z10, Z2
+	VFMADD231PS  Z12, Z11, Z3
+	VBROADCASTSS (CX)(SI*2), Z12
+	VFMADD231PS  Z12, Z10, Z4
+	VFMADD231PS  Z12, Z11, Z5
+	VBROADCASTSS (CX)(R9*1), Z12
+	VFMADD231PS  Z12, Z10, Z6
+	VFMADD231PS  Z12, Z11, Z7
+	VBROADCASTSS (CX)(SI*4), Z12
+	VFMADD231PS  Z12, Z10, Z8
+	VFMADD231PS  Z12, Z11, Z9
+	PREFETCHT0   (R11)
+	ADDQ         192(AX), R11
+	VMOVUPS      (DX)(DI*1), Z10
+	VMOVUPS      64(DX)(DI*1), Z11
+	VBROADCASTSS 4(CX), Z12
+	VFMADD231PS  Z12, Z10, Z0
+	VFMADD231PS  Z12, Z11, Z1
+	VBROADCASTSS 4(CX)(SI*1), Z12
+	VFMADD231PS  Z12, Z10, Z2
+	VFMADD231PS  Z12, Z11, Z3
+	VBROADCASTSS 4(CX)(SI*2), Z12
+	VFMADD231PS  Z12, Z10, Z4
+	VFMADD231PS  Z12, Z11, Z5
+	VBROADCASTSS 4(CX)(R9*1), Z12
+	VFMADD231PS  Z12, Z10, Z6
+	VFMADD231PS  Z12, Z11, Z7
+	VBROADCASTSS 4(CX)(SI*4), Z12
+	VFMADD231PS  Z12, Z10, Z8
+	VFMADD231PS  Z12, Z11, Z9
+	LEAQ         (DX)(DI*2), DX
+	ADDQ         $0x08, CX
+	DECQ         R10
+	JNZ          fetching
+	MOVQ         R11, 32(SP)
+	JMP          rest
+
 // func sTileByRow6x32AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·sTileByRow6x32AVX512(SB), NOSPLIT, $40-8
+TEXT ·sTileByRow6x32AVX512(SB), NOSPLIT, $48-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -7986,6 +8708,8 @@ TEXT ·sTileByRow6x32AVX512(SB), NOSPLIT, $40-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
+	MOVQ    168(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -7993,7 +8717,7 @@ TEXT ·sTileByRow6x32AVX512(SB), NOSPLIT, $40-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 32(SP)
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x02, SI
 	MOVQ    80(AX), DI
@@ -8041,6 +8765,8 @@ tile:
 	MOVQ       96(AX), R11
 	SHRQ       $0x01, R11
 	JZ         rest
+	CMPQ       192(AX), $0x00
+	JNE        fetch
 
 loop:
 	VMOVUPS      (DX), Z12
@@ -8118,7 +8844,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 168(AX), Z12
+	VBROADCASTSS 200(AX), Z12
 	VMULPS       Z12, Z0, Z0
 	VMULPS       Z12, Z1, Z1
 	VMULPS       Z12, Z2, Z2
@@ -8163,7 +8889,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 172(AX), Z12
+	VBROADCASTSS 204(AX), Z12
 	MOVQ         BX, DX
 	VFMADD231PS  (DX), Z12, K1, Z0
 	VFMADD231PS  64(DX), Z12, K2, Z1
@@ -8208,7 +8934,7 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    32(SP), DX
+	MOVQ    40(SP), DX
 	MOVQ    $-1, R10
 	BZHIQ   CX, R10, R10
 	MOVQ    BX, CX
@@ -8271,7 +8997,7 @@ lower:
 	VMOVUPS Z10, K1, (CX)
 	VMOVUPS Z11, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 32(SP)
+	MOVQ    DX, 40(SP)
 
 stored:
 	// next tile
@@ -8289,9 +9015,65 @@ stored:
 	VZEROUPPER
 	RET
 
+fetch:
+	MOVQ 96(AX), R11
+	SHRQ $0x01, R11
+	MOVQ 32(SP), R12
+
+fetching:
+	VMOVUPS      (DX), Z12
+	VMOVUPS      64(DX), Z13
+	VBROADCASTSS (CX), Z14
+	VFMADD231PS  Z14, Z12, Z0
+	VFMADD231PS  Z14, Z13, Z1
+	VBROADCASTSS (CX)(SI*1), Z14
+	VFMADD231PS  Z14, Z12, Z2
+	VFMADD231PS  Z14, Z13, Z3
+	VBROADCASTSS (CX)(SI*2), Z14
+	VFMADD231PS  Z14, Z12, Z4
+	VFMADD231PS  Z14, Z13, Z5
+	VBROADCASTSS (CX)(R9*1), Z14
+	VFMADD231PS  Z14, Z12, Z6
+	VFMADD231PS  Z14, Z13, Z7
+	VBROADCASTSS (CX)(SI*4), Z14
+	VFMADD231PS  Z14, Z12, Z8
+	VFMADD231PS  Z14, Z13, Z9
+	VBROADCASTSS (R10), Z14
+	VFMADD231PS  Z14, Z12, Z10
+	VFMADD231PS  Z14, Z13, Z11
+	PREFETCHT0   (R12)
+	ADDQ         192(AX), R12
+	VMOVUPS      (DX)(DI*1), Z12
+	VMOVUPS      64(DX)(DI*1), Z13
+	VBROADCASTSS 4(CX), Z14
+	VFMADD231PS  Z14, Z12, Z0
+	VFMADD231PS  Z14, Z13, Z1
+	VBROADCASTSS 4(CX)(SI*1), Z14
+	VFMADD231PS  Z14, Z12, Z2
+	VFMADD231PS  Z14, Z13, Z3
+	VBROADCASTSS 4(CX)(SI*2), Z14
+	VFMADD231PS  Z14, Z12, Z4
+	VFMADD231PS  Z14, Z13, Z5
+	VBROADCASTSS 4(CX)(R9*1), Z14
+	VFMADD231PS  Z14, Z12, Z6
+	VFMADD231PS  Z14, Z13, Z7
+	VBROADCASTSS 4(CX)(SI*4), Z14
+	VFMADD231PS  Z14, Z12, Z8
+	VFMADD231PS  Z14, Z13, Z9
+	VBROADCASTSS 4(R10), Z14
+	VFMADD231PS  Z14, Z12, Z10
+	VFMADD231PS  Z14, Z13, Z11
+	LEAQ         (DX)(DI*2), DX
+	ADDQ         $0x08, CX
+	ADDQ         $0x08, R10
+	DECQ         R11
+	JNZ          fetching
+	MOVQ         R12, 32(SP)
+	JMP          rest
+
 // func sTileByRow7x32AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·sTileByRow7x32AVX512(SB), NOSPLIT, $40-8
+TEXT ·sTileByRow7x32AVX512(SB), NOSPLIT, $48-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -8301,6 +9083,8 @@ TEXT ·sTileByRow7x32AVX512(SB), NOSPLIT, $40-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
+	MOVQ    168(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -8308,7 +9092,7 @@ TEXT ·sTileByRow7x32AVX512(SB), NOSPLIT, $40-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 32(SP)
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x02, SI
 	MOVQ    80(AX), DI
@@ -8361,6 +9145,8 @@ tile:
 	MOVQ       96(AX), R11
 	SHRQ       $0x01, R11
 	JZ         rest
+	CMPQ       192(AX), $0x00
+	JNE        fetch
 
 loop:
 	VMOVUPS      (DX), Z14
@@ -8447,7 +9233,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 168(AX), Z14
+	VBROADCASTSS 200(AX), Z14
 	VMULPS       Z14, Z0, Z0
 	VMULPS       Z14, Z1, Z1
 	VMULPS       Z14, Z2, Z2
@@ -8497,7 +9283,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 172(AX), Z14
+	VBROADCASTSS 204(AX), Z14
 	MOVQ         BX, DX
 	VFMADD231PS  (DX), Z14, K1, Z0
 	VFMADD231PS  64(DX), Z14, K2, Z1
@@ -8548,7 +9334,7 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    32(SP), DX
+	MOVQ    40(SP), DX
 	MOVQ    $-1, R10
 	BZHIQ   CX, R10, R10
 	MOVQ    BX, CX
@@ -8621,7 +9407,7 @@ lower:
 	VMOVUPS Z12, K1, (CX)
 	VMOVUPS Z13, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 32(SP)
+	MOVQ    DX, 40(SP)
 
 stored:
 	// next tile
@@ -8639,9 +9425,71 @@ stored:
 	VZEROUPPER
 	RET
 
+fetch:
+	MOVQ 96(AX), R11
+	SHRQ $0x01, R11
+	MOVQ 32(SP), R12
+
+fetching:
+	VMOVUPS      (DX), Z14
+	VMOVUPS      64(DX), Z15
+	VBROADCASTSS (CX), Z16
+	VFMADD231PS  Z16, Z14, Z0
+	VFMADD231PS  Z16, Z15, Z1
+	VBROADCASTSS (CX)(SI*1), Z16
+	VFMADD231PS  Z16, Z14, Z2
+	VFMADD231PS  Z16, Z15, Z3
+	VBROADCASTSS (CX)(SI*2), Z16
+	VFMADD231PS  Z16, Z14, Z4
+	VFMADD231PS  Z16, Z15, Z5
+	VBROADCASTSS (CX)(R9*1), Z16
+	VFMADD231PS  Z16, Z14, Z6
+	VFMADD231PS  Z16, Z15, Z7
+	VBROADCASTSS (CX)(SI*4), Z16
+	VFMADD231PS  Z16, Z14, Z8
+	VFMADD231PS  Z16, Z15, Z9
+	VBROADCASTSS (R10), Z16
+	VFMADD231PS  Z16, Z14, Z10
+	VFMADD231PS  Z16, Z15, Z11
+	VBROADCASTSS (R10)(SI*1), Z16
+	VFMADD231PS  Z16, Z14, Z12
+	VFMADD231PS  Z16, Z15, Z13
+	PREFETCHT0   (R12)
+	ADDQ         192(AX), R12
+	VMOVUPS      (DX)(DI*1), Z14
+	VMOVUPS      64(DX)(DI*1), Z15
+	VBROADCASTSS 4(CX), Z16
+	VFMADD231PS  Z16, Z14, Z0
+	VFMADD231PS  Z16, Z15, Z1
+	VBROADCASTSS 4(CX)(SI*1), Z16
+	VFMADD231PS  Z16, Z14, Z2
+	VFMADD231PS  Z16, Z15, Z3
+	VBROADCASTSS 4(CX)(SI*2), Z16
+	VFMADD231PS  Z16, Z14, Z4
+	VFMADD231PS  Z16, Z15, Z5
+	VBROADCASTSS 4(CX)(R9*1), Z16
+	VFMADD231PS  Z16, Z14, Z6
+	VFMADD231PS  Z16, Z15, Z7
+	VBROADCASTSS 4(CX)(SI*4), Z16
+	VFMADD231PS  Z16, Z14, Z8
+	VFMADD231PS  Z16, Z15, Z9
+	VBROADCASTSS 4(R10), Z16
+	VFMADD231PS  Z16, Z14, Z10
+	VFMADD231PS  Z16, Z15, Z11
+	VBROADCASTSS 4(R10)(SI*1), Z16
+	VFMADD231PS  Z16, Z14, Z12
+	VFMADD231PS  Z16, Z15, Z13
+	LEAQ         (DX)(DI*2), DX
+	ADDQ         $0x08, CX
+	ADDQ         $0x08, R10
+	DECQ         R11
+	JNZ          fetching
+	MOVQ         R12, 32(SP)
+	JMP          rest
+
 // func sTileByRow8x32AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·sTileByRow8x32AVX512(SB), NOSPLIT, $40-8
+TEXT ·sTileByRow8x32AVX512(SB), NOSPLIT, $48-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -8651,6 +9499,8 @@ TEXT ·sTileByRow8x32AVX512(SB), NOSPLIT, $40-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
+	MOVQ    168(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -8658,7 +9508,7 @@ TEXT ·sTileByRow8x32AVX512(SB), NOSPLIT, $40-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 32(SP)
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x02, SI
 	MOVQ    80(AX), DI
@@ -8716,6 +9566,8 @@ tile:
 	MOVQ       96(AX), R11
 	SHRQ       $0x01, R11
 	JZ         rest
+	CMPQ       192(AX), $0x00
+	JNE        fetch
 
 loop:
 	VMOVUPS      (DX), Z16
@@ -8811,7 +9663,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 168(AX), Z16
+	VBROADCASTSS 200(AX), Z16
 	VMULPS       Z16, Z0, Z0
 	VMULPS       Z16, Z1, Z1
 	VMULPS       Z16, Z2, Z2
@@ -8866,7 +9718,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 172(AX), Z16
+	VBROADCASTSS 204(AX), Z16
 	MOVQ         BX, DX
 	VFMADD231PS  (DX), Z16, K1, Z0
 	VFMADD231PS  64(DX), Z16, K2, Z1
@@ -8923,7 +9775,7 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    32(SP), DX
+	MOVQ    40(SP), DX
 	MOVQ    $-1, R10
 	BZHIQ   CX, R10, R10
 	MOVQ    BX, CX
@@ -9006,7 +9858,7 @@ lower:
 	VMOVUPS Z14, K1, (CX)
 	VMOVUPS Z15, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 32(SP)
+	MOVQ    DX, 40(SP)
 
 stored:
 	// next tile
@@ -9024,9 +9876,77 @@ stored:
 	VZEROUPPER
 	RET
 
+fetch:
+	MOVQ 96(AX), R11
+	SHRQ $0x01, R11
+	MOVQ 32(SP), R12
+
+fetching:
+	VMOVUPS      (DX), Z16
+	VMOVUPS      64(DX), Z17
+	VBROADCASTSS (CX), Z18
+	VFMADD231PS  Z18, Z16, Z0
+	VFMADD231PS  Z18, Z17, Z1
+	VBROADCASTSS (CX)(SI*1), Z18
+	VFMADD231PS  Z18, Z16, Z2
+	VFMADD231PS  Z18, Z17, Z3
+	VBROADCASTSS (CX)(SI*2), Z18
+	VFMADD231PS  Z18, Z16, Z4
+	VFMADD231PS  Z18, Z17, Z5
+	VBROADCASTSS (CX)(R9*1), Z18
+	VFMADD231PS  Z18, Z16, Z6
+	VFMADD231PS  Z18, Z17, Z7
+	VBROADCASTSS (CX)(SI*4), Z18
+	VFMADD231PS  Z18, Z16, Z8
+	VFMADD231PS  Z18, Z17, Z9
+	VBROADCASTSS (R10), Z18
+	VFMADD231PS  Z18, Z16, Z10
+	VFMADD231PS  Z18, Z17, Z11
+	VBROADCASTSS (R10)(SI*1), Z18
+	VFMADD231PS  Z18, Z16, Z12
+	VFMADD231PS  Z18, Z17, Z13
+	VBROADCASTSS (R10)(SI*2), Z18
+	VFMADD231PS  Z18, Z16, Z14
+	VFMADD231PS  Z18, Z17, Z15
+	PREFETCHT0   (R12)
+	ADDQ         192(AX), R12
+	VMOVUPS      (DX)(DI*1), Z16
+	VMOVUPS      64(DX)(DI*1), Z17
+	VBROADCASTSS 4(CX), Z18
+	VFMADD231PS  Z18, Z16, Z0
+	VFMADD231PS  Z18, Z17, Z1
+	VBROADCASTSS 4(CX)(SI*1), Z18
+	VFMADD231PS  Z18, Z16, Z2
+	VFMADD231PS  Z18, Z17, Z3
+	VBROADCASTSS 4(CX)(SI*2), Z18
+	VFMADD231PS  Z18, Z16, Z4
+	VFMADD231PS  Z18, Z17, Z5
+	VBROADCASTSS 4(CX)(R9*1), Z18
+	VFMADD231PS  Z18, Z16, Z6
+	VFMADD231PS  Z18, Z17, Z7
+	VBROADCASTSS 4(CX)(SI*4), Z18
+	VFMADD231PS  Z18, Z16, Z8
+	VFMADD231PS  Z18, Z17, Z9
+	VBROADCASTSS 4(R10), Z18
+	VFMADD231PS  Z18, Z16, Z10
+	VFMADD231PS  Z18, Z17, Z11
+	VBROADCASTSS 4(R10)(SI*1), Z18
+	VFMADD231PS  Z18, Z16, Z12
+	VFMADD231PS  Z18, Z17, Z13
+	VBROADCASTSS 4(R10)(SI*2), Z18
+	VFMADD231PS  Z18, Z16, Z14
+	VFMADD231PS  Z18, Z17, Z15
+	LEAQ         (DX)(DI*2), DX
+	ADDQ         $0x08, CX
+	ADDQ         $0x08, R10
+	DECQ         R11
+	JNZ          fetching
+	MOVQ         R12, 32(SP)
+	JMP          rest
+
 // func sTileByRow9x32AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·sTileByRow9x32AVX512(SB), NOSPLIT, $40-8
+TEXT ·sTileByRow9x32AVX512(SB), NOSPLIT, $48-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -9036,6 +9956,8 @@ TEXT ·sTileByRow9x32AVX512(SB), NOSPLIT, $40-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
+	MOVQ    168(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -9043,7 +9965,7 @@ TEXT ·sTileByRow9x32AVX512(SB), NOSPLIT, $40-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 32(SP)
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x02, SI
 	MOVQ    80(AX), DI
@@ -9106,6 +10028,8 @@ tile:
 	MOVQ       96(AX), R11
 	SHRQ       $0x01, R11
 	JZ         rest
+	CMPQ       192(AX), $0x00
+	JNE        fetch
 
 loop:
 	VMOVUPS      (DX), Z18
@@ -9210,7 +10134,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 168(AX), Z18
+	VBROADCASTSS 200(AX), Z18
 	VMULPS       Z18, Z0, Z0
 	VMULPS       Z18, Z1, Z1
 	VMULPS       Z18, Z2, Z2
@@ -9270,7 +10194,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 172(AX), Z18
+	VBROADCASTSS 204(AX), Z18
 	MOVQ         BX, DX
 	VFMADD231PS  (DX), Z18, K1, Z0
 	VFMADD231PS  64(DX), Z18, K2, Z1
@@ -9333,7 +10257,7 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    32(SP), DX
+	MOVQ    40(SP), DX
 	MOVQ    $-1, R10
 	BZHIQ   CX, R10, R10
 	MOVQ    BX, CX
@@ -9426,7 +10350,7 @@ lower:
 	VMOVUPS Z16, K1, (CX)
 	VMOVUPS Z17, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 32(SP)
+	MOVQ    DX, 40(SP)
 
 stored:
 	// next tile
@@ -9444,9 +10368,83 @@ stored:
 	VZEROUPPER
 	RET
 
+fetch:
+	MOVQ 96(AX), R11
+	SHRQ $0x01, R11
+	MOVQ 32(SP), R12
+
+fetching:
+	VMOVUPS      (DX), Z18
+	VMOVUPS      64(DX), Z19
+	VBROADCASTSS (CX), Z20
+	VFMADD231PS  Z20, Z18, Z0
+	VFMADD231PS  Z20, Z19, Z1
+	VBROADCASTSS (CX)(SI*1), Z20
+	VFMADD231PS  Z20, Z18, Z2
+	VFMADD231PS  Z20, Z19, Z3
+	VBROADCASTSS (CX)(SI*2), Z20
+	VFMADD231PS  Z20, Z18, Z4
+	VFMADD231PS  Z20, Z19, Z5
+	VBROADCASTSS (CX)(R9*1), Z20
+	VFMADD231PS  Z20, Z18, Z6
+	VFMADD231PS  Z20, Z19, Z7
+	VBROADCASTSS (CX)(SI*4), Z20
+	VFMADD231PS  Z20, Z18, Z8
+	VFMADD231PS  Z20, Z19, Z9
+	VBROADCASTSS (R10), Z20
+	VFMADD231PS  Z20, Z18, Z10
+	VFMADD231PS  Z20, Z19, Z11
+	VBROADCASTSS (R10)(SI*1), Z20
+	VFMADD231PS  Z20, Z18, Z12
+	VFMADD231PS  Z20, Z19, Z13
+	VBROADCASTSS (R10)(SI*2), Z20
+	VFMADD231PS  Z20, Z18, Z14
+	VFMADD231PS  Z20, Z19, Z15
+	VBROADCASTSS (R10)(R9*1), Z20
+	VFMADD231PS  Z20, Z18, Z16
+	VFMADD231PS  Z20, Z19, Z17
+	PREFETCHT0   (R12)
+	ADDQ         192(AX), R12
+	VMOVUPS      (DX)(DI*1), Z18
+	VMOVUPS      64(DX)(DI*1), Z19
+	VBROADCASTSS 4(CX), Z20
+	VFMADD231PS  Z20, Z18, Z0
+	VFMADD231PS  Z20, Z19, Z1
+	VBROADCASTSS 4(CX)(SI*1), Z20
+	VFMADD231PS  Z20, Z18, Z2
+	VFMADD231PS  Z20, Z19, Z3
+	VBROADCASTSS 4(CX)(SI*2), Z20
+	VFMADD231PS  Z20, Z18, Z4
+	VFMADD231PS  Z20, Z19, Z5
+	VBROADCASTSS 4(CX)(R9*1), Z20
+	VFMADD231PS  Z20, Z18, Z6
+	VFMADD231PS  Z20, Z19, Z7
+	VBROADCASTSS 4(CX)(SI*4), Z20
+	VFMADD231PS  Z20, Z18, Z8
+	VFMADD231PS  Z20, Z19, Z9
+	VBROADCASTSS 4(R10), Z20
+	VFMADD231PS  Z20, Z18, Z10
+	VFMADD231PS  Z20, Z19, Z11
+	VBROADCASTSS 4(R10)(SI*1), Z20
+	VFMADD231PS  Z20, Z18, Z12
+	VFMADD231PS  Z20, Z19, Z13
+	VBROADCASTSS 4(R10)(SI*2), Z20
+	VFMADD231PS  Z20, Z18, Z14
+	VFMADD231PS  Z20, Z19, Z15
+	VBROADCASTSS 4(R10)(R9*1), Z20
+	VFMADD231PS  Z20, Z18, Z16
+	VFMADD231PS  Z20, Z19, Z17
+	LEAQ         (DX)(DI*2), DX
+	ADDQ         $0x08, CX
+	ADDQ         $0x08, R10
+	DECQ         R11
+	JNZ          fetching
+	MOVQ         R12, 32(SP)
+	JMP          rest
+
 // func sTileByRow10x32AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·sTileByRow10x32AVX512(SB), NOSPLIT, $40-8
+TEXT ·sTileByRow10x32AVX512(SB), NOSPLIT, $48-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -9456,6 +10454,8 @@ TEXT ·sTileByRow10x32AVX512(SB), NOSPLIT, $40-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
+	MOVQ    168(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -9463,7 +10463,7 @@ TEXT ·sTileByRow10x32AVX512(SB), NOSPLIT, $40-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 32(SP)
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x02, SI
 	MOVQ    80(AX), DI
@@ -9531,6 +10531,8 @@ tile:
 	MOVQ       96(AX), R11
 	SHRQ       $0x01, R11
 	JZ         rest
+	CMPQ       192(AX), $0x00
+	JNE        fetch
 
 loop:
 	VMOVUPS      (DX), Z20
@@ -9644,7 +10646,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 168(AX), Z20
+	VBROADCASTSS 200(AX), Z20
 	VMULPS       Z20, Z0, Z0
 	VMULPS       Z20, Z1, Z1
 	VMULPS       Z20, Z2, Z2
@@ -9709,7 +10711,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 172(AX), Z20
+	VBROADCASTSS 204(AX), Z20
 	MOVQ         BX, DX
 	VFMADD231PS  (DX), Z20, K1, Z0
 	VFMADD231PS  64(DX), Z20, K2, Z1
@@ -9778,7 +10780,7 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    32(SP), DX
+	MOVQ    40(SP), DX
 	MOVQ    $-1, R10
 	BZHIQ   CX, R10, R10
 	MOVQ    BX, CX
@@ -9881,7 +10883,7 @@ lower:
 	VMOVUPS Z18, K1, (CX)
 	VMOVUPS Z19, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 32(SP)
+	MOVQ    DX, 40(SP)
 
 stored:
 	// next tile
@@ -9899,9 +10901,89 @@ stored:
 	VZEROUPPER
 	RET
 
+fetch:
+	MOVQ 96(AX), R11
+	SHRQ $0x01, R11
+	MOVQ 32(SP), R12
+
+fetching:
+	VMOVUPS      (DX), Z20
+	VMOVUPS      64(DX), Z21
+	VBROADCASTSS (CX), Z22
+	VFMADD231PS  Z22, Z20, Z0
+	VFMADD231PS  Z22, Z21, Z1
+	VBROADCASTSS (CX)(SI*1), Z22
+	VFMADD231PS  Z22, Z20, Z2
+	VFMADD231PS  Z22, Z21, Z3
+	VBROADCASTSS (CX)(SI*2), Z22
+	VFMADD231PS  Z22, Z20, Z4
+	VFMADD231PS  Z22, Z21, Z5
+	VBROADCASTSS (CX)(R9*1), Z22
+	VFMADD231PS  Z22, Z20, Z6
+	VFMADD231PS  Z22, Z21, Z7
+	VBROADCASTSS (CX)(SI*4), Z22
+	VFMADD231PS  Z22, Z20, Z8
+	VFMADD231PS  Z22, Z21, Z9
+	VBROADCASTSS (R10), Z22
+	VFMADD231PS  Z22, Z20, Z10
+	VFMADD231PS  Z22, Z21, Z11
+	VBROADCASTSS (R10)(SI*1), Z22
+	VFMADD231PS  Z22, Z20, Z12
+	VFMADD231PS  Z22, Z21, Z13
+	VBROADCASTSS (R10)(SI*2), Z22
+	VFMADD231PS  Z22, Z20, Z14
+	VFMADD231PS  Z22, Z21, Z15
+	VBROADCASTSS (R10)(R9*1), Z22
+	VFMADD231PS  Z22, Z20, Z16
+	VFMADD231PS  Z22, Z21, Z17
+	VBROADCASTSS (R10)(SI*4), Z22
+	VFMADD231PS  Z22, Z20, Z18
+	VFMADD231PS  Z22, Z21, Z19
+	PREFETCHT0   (R12)
+	ADDQ         192(AX), R12
+	VMOVUPS      (DX)(DI*1), Z20
+	VMOVUPS      64(DX)(DI*1), Z21
+	VBROADCASTSS 4(CX), Z22
+	VFMADD231PS  Z22, Z20, Z0
+	VFMADD231PS  Z22, Z21, Z1
+	VBROADCASTSS 4(CX)(SI*1), Z22
+	VFMADD231PS  Z22, Z20, Z2
+	VFMADD231PS  Z22, Z21, Z3
+	VBROADCASTSS 4(CX)(SI*2), Z22
+	VFMADD231PS  Z22, Z20, Z4
+	VFMADD231PS  Z22, Z21, Z5
+	VBROADCASTSS 4(CX)(R9*1), Z22
+	VFMADD231PS  Z22, Z20, Z6
+	VFMADD231PS  Z22, Z21, Z7
+	VBROADCASTSS 4(CX)(SI*4), Z22
+	VFMADD231PS  Z22, Z20, Z8
+	VFMADD231PS  Z22, Z21, Z9
+	VBROADCASTSS 4(R10), Z22
+	VFMADD231PS  Z22, Z20, Z10
+	VFMADD231PS  Z22, Z21, Z11
+	VBROADCASTSS 4(R10)(SI*1), Z22
+	VFMADD231PS  Z22, Z20, Z12
+	VFMADD231PS  Z22, Z21, Z13
+	VBROADCASTSS 4(R10)(SI*2), Z22
+	VFMADD231PS  Z22, Z20, Z14
+	VFMADD231PS  Z22, Z21, Z15
+	VBROADCASTSS 4(R10)(R9*1), Z22
+	VFMADD231PS  Z22, Z20, Z16
+	VFMADD231PS  Z22, Z21, Z17
+	VBROADCASTSS 4(R10)(SI*4), Z22
+	VFMADD231PS  Z22, Z20, Z18
+	VFMADD231PS  Z22, Z21, Z19
+	LEAQ         (DX)(DI*2), DX
+	ADDQ         $0x08, CX
+	ADDQ         $0x08, R10
+	DECQ         R11
+	JNZ          fetching
+	MOVQ         R12, 32(SP)
+	JMP          rest
+
 // func sTileByRow11x32AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·sTileByRow11x32AVX512(SB), NOSPLIT, $40-8
+TEXT ·sTileByRow11x32AVX512(SB), NOSPLIT, $48-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -9911,6 +10993,8 @@ TEXT ·sTileByRow11x32AVX512(SB), NOSPLIT, $40-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
+	MOVQ    168(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -9918,7 +11002,7 @@ TEXT ·sTileByRow11x32AVX512(SB), NOSPLIT, $40-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 32(SP)
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x02, SI
 	MOVQ    80(AX), DI
@@ -9993,6 +11077,8 @@ tile:
 	MOVQ       96(AX), R12
 	SHRQ       $0x01, R12
 	JZ         rest
+	CMPQ       192(AX), $0x00
+	JNE        fetch
 
 loop:
 	VMOVUPS      (DX), Z22
@@ -10116,7 +11202,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 168(AX), Z22
+	VBROADCASTSS 200(AX), Z22
 	VMULPS       Z22, Z0, Z0
 	VMULPS       Z22, Z1, Z1
 	VMULPS       Z22, Z2, Z2
@@ -10186,7 +11272,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 172(AX), Z22
+	VBROADCASTSS 204(AX), Z22
 	MOVQ         BX, DX
 	VFMADD231PS  (DX), Z22, K1, Z0
 	VFMADD231PS  64(DX), Z22, K2, Z1
@@ -10261,7 +11347,7 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    32(SP), DX
+	MOVQ    40(SP), DX
 	MOVQ    $-1, R10
 	BZHIQ   CX, R10, R10
 	MOVQ    BX, CX
@@ -10374,7 +11460,7 @@ lower:
 	VMOVUPS Z20, K1, (CX)
 	VMOVUPS Z21, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 32(SP)
+	MOVQ    DX, 40(SP)
 
 stored:
 	// next tile
@@ -10392,9 +11478,96 @@ stored:
 	VZEROUPPER
 	RET
 
+fetch:
+	MOVQ 96(AX), R12
+	SHRQ $0x01, R12
+	MOVQ 32(SP), R13
+
+fetching:
+	VMOVUPS      (DX), Z22
+	VMOVUPS      64(DX), Z23
+	VBROADCASTSS (CX), Z24
+	VFMADD231PS  Z24, Z22, Z0
+	VFMADD231PS  Z24, Z23, Z1
+	VBROADCASTSS (CX)(SI*1), Z24
+	VFMADD231PS  Z24, Z22, Z2
+	VFMADD231PS  Z24, Z23, Z3
+	VBROADCASTSS (CX)(SI*2), Z24
+	VFMADD231PS  Z24, Z22, Z4
+	VFMADD231PS  Z24, Z23, Z5
+	VBROADCASTSS (CX)(R9*1), Z24
+	VFMADD231PS  Z24, Z22, Z6
+	VFMADD231PS  Z24, Z23, Z7
+	VBROADCASTSS (CX)(SI*4), Z24
+	VFMADD231PS  Z24, Z22, Z8
+	VFMADD231PS  Z24, Z23, Z9
+	VBROADCASTSS (R10), Z24
+	VFMADD231PS  Z24, Z22, Z10
+	VFMADD231PS  Z24, Z23, Z11
+	VBROADCASTSS (R10)(SI*1), Z24
+	VFMADD231PS  Z24, Z22, Z12
+	VFMADD231PS  Z24, Z23, Z13
+	VBROADCASTSS (R10)(SI*2), Z24
+	VFMADD231PS  Z24, Z22, Z14
+	VFMADD231PS  Z24, Z23, Z15
+	VBROADCASTSS (R10)(R9*1), Z24
+	VFMADD231PS  Z24, Z22, Z16
+	VFMADD231PS  Z24, Z23, Z17
+	VBROADCASTSS (R10)(SI*4), Z24
+	VFMADD231PS  Z24, Z22, Z18
+	VFMADD231PS  Z24, Z23, Z19
+	VBROADCASTSS (R11), Z24
+	VFMADD231PS  Z24, Z22, Z20
+	VFMADD231PS  Z24, Z23, Z21
+	PREFETCHT0   (R13)
+	ADDQ         192(AX), R13
+	VMOVUPS      (DX)(DI*1), Z22
+	VMOVUPS      64(DX)(DI*1), Z23
+	VBROADCASTSS 4(CX), Z24
+	VFMADD231PS  Z24, Z22, Z0
+	VFMADD231PS  Z24, Z23, Z1
+	VBROADCASTSS 4(CX)(SI*1), Z24
+	VFMADD231PS  Z24, Z22, Z2
+	VFMADD231PS  Z24, Z23, Z3
+	VBROADCASTSS 4(CX)(SI*2), Z24
+	VFMADD231PS  Z24, Z22, Z4
+	VFMADD231PS  Z24, Z23, Z5
+	VBROADCASTSS 4(CX)(R9*1), Z24
+	VFMADD231PS  Z24, Z22, Z6
+	VFMADD231PS  Z24, Z23, Z7
+	VBROADCASTSS 4(CX)(SI*4), Z24
+	VFMADD231PS  Z24, Z22, Z8
+	VFMADD231PS  Z24, Z23, Z9
+	VBROADCASTSS 4(R10), Z24
+	VFMADD231PS  Z24, Z22, Z10
+	VFMADD231PS  Z24, Z23, Z11
+	VBROADCASTSS 4(R10)(SI*1), Z24
+	VFMADD231PS  Z24, Z22, Z12
+	VFMADD231PS  Z24, Z23, Z13
+	VBROADCASTSS 4(R10)(SI*2), Z24
+	VFMADD231PS  Z24, Z22, Z14
+	VFMADD231PS  Z24, Z23, Z15
+	VBROADCASTSS 4(R10)(R9*1), Z24
+	VFMADD231PS  Z24, Z22, Z16
+	VFMADD231PS  Z24, Z23, Z17
+	VBROADCASTSS 4(R10)(SI*4), Z24
+	VFMADD231PS  Z24, Z22, Z18
+	VFMADD231PS  Z24, Z23, Z19
+	VBROADCASTSS 4(R11), Z24
+	VFMADD231PS  Z24, Z22, Z20
+	VFMADD231PS  Z24, Z23, Z21
+	LEAQ         (DX)(DI*2), DX
+	ADDQ         $0x08, CX
+	ADDQ         $0x08, R10
+	ADDQ         $0x08, R11
+	DECQ         R12
+	JNZ          fetching
+	MOVQ         R13, 32(SP)
+	JMP          rest
+
 // func sTileByRow12x32AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·sTileByRow12x32AVX512(SB), NOSPLIT, $40-8
+TEXT ·sTileByRow12x32AVX512(SB), NOSPLIT, $48-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -10404,6 +11577,8 @@ TEXT ·sTileByRow12x32AVX512(SB), NOSPLIT, $40-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
+	MOVQ    168(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -10411,7 +11586,7 @@ TEXT ·sTileByRow12x32AVX512(SB), NOSPLIT, $40-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 32(SP)
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x02, SI
 	MOVQ    80(AX), DI
@@ -10491,6 +11666,8 @@ tile:
 	MOVQ       96(AX), R12
 	SHRQ       $0x01, R12
 	JZ         rest
+	CMPQ       192(AX), $0x00
+	JNE        fetch
 
 loop:
 	VMOVUPS      (DX), Z24
@@ -10623,7 +11800,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 168(AX), Z24
+	VBROADCASTSS 200(AX), Z24
 	VMULPS       Z24, Z0, Z0
 	VMULPS       Z24, Z1, Z1
 	VMULPS       Z24, Z2, Z2
@@ -10698,7 +11875,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 172(AX), Z24
+	VBROADCASTSS 204(AX), Z24
 	MOVQ         BX, DX
 	VFMADD231PS  (DX), Z24, K1, Z0
 	VFMADD231PS  64(DX), Z24, K2, Z1
@@ -10779,7 +11956,7 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    32(SP), DX
+	MOVQ    40(SP), DX
 	MOVQ    $-1, R10
 	BZHIQ   CX, R10, R10
 	MOVQ    BX, CX
@@ -10902,7 +12079,7 @@ lower:
 	VMOVUPS Z22, K1, (CX)
 	VMOVUPS Z23, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 32(SP)
+	MOVQ    DX, 40(SP)
 
 stored:
 	// next tile
@@ -10920,9 +12097,102 @@ stored:
 	VZEROUPPER
 	RET
 
+fetch:
+	MOVQ 96(AX), R12
+	SHRQ $0x01, R12
+	MOVQ 32(SP), R13
+
+fetching:
+	VMOVUPS      (DX), Z24
+	VMOVUPS      64(DX), Z25
+	VBROADCASTSS (CX), Z26
+	VFMADD231PS  Z26, Z24, Z0
+	VFMADD231PS  Z26, Z25, Z1
+	VBROADCASTSS (CX)(SI*1), Z26
+	VFMADD231PS  Z26, Z24, Z2
+	VFMADD231PS  Z26, Z25, Z3
+	VBROADCASTSS (CX)(SI*2), Z26
+	VFMADD231PS  Z26, Z24, Z4
+	VFMADD231PS  Z26, Z25, Z5
+	VBROADCASTSS (CX)(R9*1), Z26
+	VFMADD231PS  Z26, Z24, Z6
+	VFMADD231PS  Z26, Z25, Z7
+	VBROADCASTSS (CX)(SI*4), Z26
+	VFMADD231PS  Z26, Z24, Z8
+	VFMADD231PS  Z26, Z25, Z9
+	VBROADCASTSS (R10), Z26
+	VFMADD231PS  Z26, Z24, Z10
+	VFMADD231PS  Z26, Z25, Z11
+	VBROADCASTSS (R10)(SI*1), Z26
+	VFMADD231PS  Z26, Z24, Z12
+	VFMADD231PS  Z26, Z25, Z13
+	VBROADCASTSS (R10)(SI*2), Z26
+	VFMADD231PS  Z26, Z24, Z14
+	VFMADD231PS  Z26, Z25, Z15
+	VBROADCASTSS (R10)(R9*1), Z26
+	VFMADD231PS  Z26, Z24, Z16
+	VFMADD231PS  Z26, Z25, Z17
+	VBROADCASTSS (R10)(SI*4), Z26
+	VFMADD231PS  Z26, Z24, Z18
+	VFMADD231PS  Z26, Z25, Z19
+	VBROADCASTSS (R11), Z26
+	VFMADD231PS  Z26, Z24, Z20
+	VFMADD231PS  Z26, Z25, Z21
+	VBROADCASTSS (R11)(SI*1), Z26
+	VFMADD231PS  Z26, Z24, Z22
+	VFMADD231PS  Z26, Z25, Z23
+	PREFETCHT0   (R13)
+	ADDQ         192(AX), R13
+	VMOVUPS      (DX)(DI*1), Z24
+	VMOVUPS      64(DX)(DI*1), Z25
+	VBROADCASTSS 4(CX), Z26
+	VFMADD231PS  Z26, Z24, Z0
+	VFMADD231PS  Z26, Z25, Z1
+	VBROADCASTSS 4(CX)(SI*1), Z26
+	VFMADD231PS  Z26, Z24, Z2
+	VFMADD231PS  Z26, Z25, Z3
+	VBROADCASTSS 4(CX)(SI*2), Z26
+	VFMADD231PS  Z26, Z24, Z4
+	VFMADD231PS  Z26, Z25, Z5
+	VBROADCASTSS 4(CX)(R9*1), Z26
+	VFMADD231PS  Z26, Z24, Z6
+	VFMADD231PS  Z26, Z25, Z7
+	VBROADCASTSS 4(CX)(SI*4), Z26
+	VFMADD231PS  Z26, Z24, Z8
+	VFMADD231PS  Z26, Z25, Z9
+	VBROADCASTSS 4(R10), Z26
+	VFMADD231PS  Z26, Z24, Z10
+	VFMADD231PS  Z26, Z25, Z11
+	VBROADCASTSS 4(R10)(SI*1), Z26
+	VFMADD231PS  Z26, Z24, Z12
+	VFMADD231PS  Z26, Z25, Z13
+	VBROADCASTSS 4(R10)(SI*2), Z26
+	VFMADD231PS  Z26, Z24, Z14
+	VFMADD231PS  Z26, Z25, Z15
+	VBROADCASTSS 4(R10)(R9*1), Z26
+	VFMADD231PS  Z26, Z24, Z16
+	VFMADD231PS  Z26, Z25, Z17
+	VBROADCASTSS 4(R10)(SI*4), Z26
+	VFMADD231PS  Z26, Z24, Z18
+	VFMADD231PS  Z26, Z25, Z19
+	VBROADCASTSS 4(R11), Z26
+	VFMADD231PS  Z26, Z24, Z20
+	VFMADD231PS  Z26, Z25, Z21
+	VBROADCASTSS 4(R11)(SI*1), Z26
+	VFMADD231PS  Z26, Z24, Z22
+	VFMADD231PS  Z26, Z25, Z23
+	LEAQ         (DX)(DI*2), DX
+	ADDQ         $0x08, CX
+	ADDQ         $0x08, R10
+	ADDQ         $0x08, R11
+	DECQ         R12
+	JNZ          fetching
+	MOVQ         R13, 32(SP)
+	JMP          rest
+
 // func sTileByRow13x32AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·sTileByRow13x32AVX512(SB), NOSPLIT, $40-8
+TEXT ·sTileByRow13x32AVX512(SB), NOSPLIT, $48-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -10932,6 +12202,8 @@ TEXT ·sTileByRow13x32AVX512(SB), NOSPLIT, $40-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
+	MOVQ    168(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -10939,7 +12211,7 @@ TEXT ·sTileByRow13x32AVX512(SB), NOSPLIT, $40-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 32(SP)
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x02, SI
 	MOVQ    80(AX), DI
@@ -11024,6 +12296,8 @@ tile:
 	MOVQ       96(AX), R12
 	SHRQ       $0x01, R12
 	JZ         rest
+	CMPQ       192(AX), $0x00
+	JNE        fetch
 
 loop:
 	VMOVUPS      (DX), Z26
@@ -11165,7 +12439,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 168(AX), Z26
+	VBROADCASTSS 200(AX), Z26
 	VMULPS       Z26, Z0, Z0
 	VMULPS       Z26, Z1, Z1
 	VMULPS       Z26, Z2, Z2
@@ -11245,7 +12519,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 172(AX), Z26
+	VBROADCASTSS 204(AX), Z26
 	MOVQ         BX, DX
 	VFMADD231PS  (DX), Z26, K1, Z0
 	VFMADD231PS  64(DX), Z26, K2, Z1
@@ -11332,7 +12606,7 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    32(SP), DX
+	MOVQ    40(SP), DX
 	MOVQ    $-1, R10
 	BZHIQ   CX, R10, R10
 	MOVQ    BX, CX
@@ -11465,7 +12739,7 @@ lower:
 	VMOVUPS Z24, K1, (CX)
 	VMOVUPS Z25, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 32(SP)
+	MOVQ    DX, 40(SP)
 
 stored:
 	// next tile
@@ -11483,9 +12757,108 @@ stored:
 	VZEROUPPER
 	RET
 
+fetch:
+	MOVQ 96(AX), R12
+	SHRQ $0x01, R12
+	MOVQ 32(SP), R13
+
+fetching:
+	VMOVUPS      (DX), Z26
+	VMOVUPS      64(DX), Z27
+	VBROADCASTSS (CX), Z28
+	VFMADD231PS  Z28, Z26, Z0
+	VFMADD231PS  Z28, Z27, Z1
+	VBROADCASTSS (CX)(SI*1), Z28
+	VFMADD231PS  Z28, Z26, Z2
+	VFMADD231PS  Z28, Z27, Z3
+	VBROADCASTSS (CX)(SI*2), Z28
+	VFMADD231PS  Z28, Z26, Z4
+	VFMADD231PS  Z28, Z27, Z5
+	VBROADCASTSS (CX)(R9*1), Z28
+	VFMADD231PS  Z28, Z26, Z6
+	VFMADD231PS  Z28, Z27, Z7
+	VBROADCASTSS (CX)(SI*4), Z28
+	VFMADD231PS  Z28, Z26, Z8
+	VFMADD231PS  Z28, Z27, Z9
+	VBROADCASTSS (R10), Z28
+	VFMADD231PS  Z28, Z26, Z10
+	VFMADD231PS  Z28, Z27, Z11
+	VBROADCASTSS (R10)(SI*1), Z28
+	VFMADD231PS  Z28, Z26, Z12
+	VFMADD231PS  Z28, Z27, Z13
+	VBROADCASTSS (R10)(SI*2), Z28
+	VFMADD231PS  Z28, Z26, Z14
+	VFMADD231PS  Z28, Z27, Z15
+	VBROADCASTSS (R10)(R9*1), Z28
+	VFMADD231PS  Z28, Z26, Z16
+	VFMADD231PS  Z28, Z27, Z17
+	VBROADCASTSS (R10)(SI*4), Z28
+	VFMADD231PS  Z28, Z26, Z18
+	VFMADD231PS  Z28, Z27, Z19
+	VBROADCASTSS (R11), Z28
+	VFMADD231PS  Z28, Z26, Z20
+	VFMADD231PS  Z28, Z27, Z21
+	VBROADCASTSS (R11)(SI*1), Z28
+	VFMADD231PS  Z28, Z26, Z22
+	VFMADD231PS  Z28, Z27, Z23
+	VBROADCASTSS (R11)(SI*2), Z28
+	VFMADD231PS  Z28, Z26, Z24
+	VFMADD231PS  Z28, Z27, Z25
+	PREFETCHT0   (R13)
+	ADDQ         192(AX), R13
+	VMOVUPS      (DX)(DI*1), Z26
+	VMOVUPS      64(DX)(DI*1), Z27
+	VBROADCASTSS 4(CX), Z28
+	VFMADD231PS  Z28, Z26, Z0
+	VFMADD231PS  Z28, Z27, Z1
+	VBROADCASTSS 4(CX)(SI*1), Z28
+	VFMADD231PS  Z28, Z26, Z2
+	VFMADD231PS  Z28, Z27, Z3
+	VBROADCASTSS 4(CX)(SI*2), Z28
+	VFMADD231PS  Z28, Z26, Z4
+	VFMADD231PS  Z28, Z27, Z5
+	VBROADCASTSS 4(CX)(R9*1), Z28
+	VFMADD231PS  Z28, Z26, Z6
+	VFMADD231PS  Z28, Z27, Z7
+	VBROADCASTSS 4(CX)(SI*4), Z28
+	VFMADD231PS  Z28, Z26, Z8
+	VFMADD231PS  Z28, Z27, Z9
+	VBROADCASTSS 4(R10), Z28
+	VFMADD231PS  Z28, Z26, Z10
+	VFMADD231PS  Z28, Z27, Z11
+	VBROADCASTSS 4(R10)(SI*1), Z28
+	VFMADD231PS  Z28, Z26, Z12
+	VFMADD231PS  Z28, Z27, Z13
+	VBROADCASTSS 4(R10)(SI*2), Z28
+	VFMADD231PS  Z28, Z26, Z14
+	VFMADD231PS  Z28, Z27, Z15
+	VBROADCASTSS 4(R10)(R9*1), Z28
+	VFMADD231PS  Z28, Z26, Z16
+	VFMADD231PS  Z28, Z27, Z17
+	VBROADCASTSS 4(R10)(SI*4), Z28
+	VFMADD231PS  Z28, Z26, Z18
+	VFMADD231PS  Z28, Z27, Z19
+	VBROADCASTSS 4(R11), Z28
+	VFMADD231PS  Z28, Z26, Z20
+	VFMADD231PS  Z28, Z27, Z21
+	VBROADCASTSS 4(R11)(SI*1), Z28
+	VFMADD231PS  Z28, Z26, Z22
+	VFMADD231PS  Z28, Z27, Z23
+	VBROADCASTSS 4(R11)(SI*2), Z28
+	VFMADD231PS  Z28, Z26, Z24
+	VFMADD231PS  Z28, Z27, Z25
+	LEAQ         (DX)(DI*2), DX
+	ADDQ         $0x08, CX
+	ADDQ         $0x08, R10
+	ADDQ         $0x08, R11
+	DECQ         R12
+	JNZ          fetching
+	MOVQ         R13, 32(SP)
+	JMP          rest
+
 // func sTileByRow14x32AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·sTileByRow14x32AVX512(SB), NOSPLIT, $40-8
+TEXT ·sTileByRow14x32AVX512(SB), NOSPLIT, $48-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -11495,6 +12868,8 @@ TEXT ·sTileByRow14x32AVX512(SB), NOSPLIT, $40-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
+	MOVQ    168(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -11502,7 +12877,7 @@ TEXT ·sTileByRow14x32AVX512(SB), NOSPLIT, $40-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 32(SP)
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x02, SI
 	MOVQ    80(AX), DI
@@ -11592,6 +12967,8 @@ tile:
 	MOVQ       96(AX), R12
 	SHRQ       $0x01, R12
 	JZ         rest
+	CMPQ       192(AX), $0x00
+	JNE        fetch
 
 loop:
 	VMOVUPS      (DX), Z28
@@ -11742,7 +13119,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 168(AX), Z28
+	VBROADCASTSS 200(AX), Z28
 	VMULPS       Z28, Z0, Z0
 	VMULPS       Z28, Z1, Z1
 	VMULPS       Z28, Z2, Z2
@@ -11827,7 +13204,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 172(AX), Z28
+	VBROADCASTSS 204(AX), Z28
 	MOVQ         BX, DX
 	VFMADD231PS  (DX), Z28, K1, Z0
 	VFMADD231PS  64(DX), Z28, K2, Z1
@@ -11920,7 +13297,7 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    32(SP), DX
+	MOVQ    40(SP), DX
 	MOVQ    $-1, R10
 	BZHIQ   CX, R10, R10
 	MOVQ    BX, CX
@@ -12063,7 +13440,7 @@ lower:
 	VMOVUPS Z26, K1, (CX)
 	VMOVUPS Z27, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 32(SP)
+	MOVQ    DX, 40(SP)
 
 stored:
 	// next tile
@@ -12080,6 +13457,111 @@ stored:
 	JNZ  tile
 	VZEROUPPER
 	RET
+
+fetch:
+	MOVQ 96(AX), R12
+	SHRQ $0x01, R12
+	MOVQ 32(SP), R13
+
+fetching:
+	VMOVUPS      (DX), Z28
+	VMOVUPS      64(DX), Z29
+	VBROADCASTSS (CX), Z30
+	VFMADD231PS  Z30, Z28, Z0
+	VFMADD231PS  Z30, Z29, Z1
+	VBROADCASTSS (CX)(SI*1), Z30
+	VFMADD231PS  Z30, Z28, Z2
+	VFMADD231PS  Z30, Z29, Z3
+	VBROADCASTSS (CX)(SI*2), Z30
+	VFMADD231PS  Z30, Z28, Z4
+	VFMADD231PS  Z30, Z29, Z5
+	VBROADCASTSS (CX)(R9*1), Z30
+	VFMADD231PS  Z30, Z28, Z6
+	VFMADD231PS  Z30, Z29, Z7
+	VBROADCASTSS (CX)(SI*4), Z30
+	VFMADD231PS  Z30, Z28, Z8
+	VFMADD231PS  Z30, Z29, Z9
+	VBROADCASTSS (R10), Z30
+	VFMADD231PS  Z30, Z28, Z10
+	VFMADD231PS  Z30, Z29, Z11
+	VBROADCASTSS (R10)(SI*1), Z30
+	VFMADD231PS  Z30, Z28, Z12
+	VFMADD231PS  Z30, Z29, Z13
+	VBROADCASTSS (R10)(SI*2), Z30
+	VFMADD231PS  Z30, Z28, Z14
+	VFMADD231PS  Z30, Z29, Z15
+	VBROADCASTSS (R10)(R9*1), Z30
+	VFMADD231PS  Z30, Z28, Z16
+	VFMADD231PS  Z30, Z29, Z17
+	VBROADCASTSS (R10)(SI*4), Z30
+	VFMADD231PS  Z30, Z28, Z18
+	VFMADD231PS  Z30, Z29, Z19
+	VBROADCASTSS (R11), Z30
+	VFMADD231PS  Z30, Z28, Z20
+	VFMADD231PS  Z30, Z29, Z21
+	VBROADCASTSS (R11)(SI*1), Z30
+	VFMADD231PS  Z30, Z28, Z22
+	VFMADD231PS  Z30, Z29, Z23
+	VBROADCASTSS (R11)(SI*2), Z30
+	VFMADD231PS  Z30, Z28, Z24
+	VFMADD231PS  Z30, Z29, Z25
+	VBROADCASTSS (R11)(R9*1), Z30
+	VFMADD231PS  Z30, Z28, Z26
+	VFMADD231PS  Z30, Z29, Z27
+	PREFETCHT0   (R13)
+	ADDQ         192(AX), R13
+	VMOVUPS      (DX)(DI*1), Z28
+	VMOVUPS      64(DX)(DI*1), Z29
+	VBROADCASTSS 4(CX), Z30
+	VFMADD231PS  Z30, Z28, Z0
+	VFMADD231PS  Z30, Z29, Z1
+	VBROADCASTSS 4(CX)(SI*1), Z30
+	VFMADD231PS  Z30, Z28, Z2
+	VFMADD231PS  Z30, Z29, Z3
+	VBROADCASTSS 4(CX)(SI*2), Z30
+	VFMADD231PS  Z30, Z28, Z4
+	VFMADD231PS  Z30, Z29, Z5
+	VBROADCASTSS 4(CX)(R9*1), Z30
+	VFMADD231PS  Z30, Z28, Z6
+	VFMADD231PS  Z30, Z29, Z7
+	VBROADCASTSS 4(CX)(SI*4), Z30
+	VFMADD231PS  Z30, Z28, Z8
+	VFMADD231PS  Z30, Z29, Z9
+	VBROADCASTSS 4(R10), Z30
+	VFMADD231PS  Z30, Z28, Z10
+	VFMADD231PS  Z30, Z29, Z11
+	VBROADCASTSS 4(R10)(SI*1), Z30
+	VFMADD231PS  Z30, Z28, Z12
+	VFMADD231PS  Z30, Z29, Z13
+	VBROADCASTSS 4(R10)(SI*2), Z30
+	VFMADD231PS  Z30, Z28, Z14
+	VFMADD231PS  Z30, Z29, Z15
+	VBROADCASTSS 4(R10)(R9*1), Z30
+	VFMADD231PS  Z30, Z28, Z16
+	VFMADD231PS  Z30, Z29, Z17
+	VBROADCASTSS 4(R10)(SI*4), Z30
+	VFMADD231PS  Z30, Z28, Z18
+	VFMADD231PS  Z30, Z29, Z19
+	VBROADCASTSS 4(R11), Z30
+	VFMADD231PS  Z30, Z28, Z20
+	VFMADD231PS  Z30, Z29, Z21
+	VBROADCASTSS 4(R11)(SI*1), Z30
+	VFMADD231PS  Z30, Z28, Z22
+	VFMADD231PS  Z30, Z29, Z23
+	VBROADCASTSS 4(R11)(SI*2), Z30
+	VFMADD231PS  Z30, Z28, Z24
+	VFMADD231PS  Z30, Z29, Z25
+	VBROADCASTSS 4(R11)(R9*1), Z30
+	VFMADD231PS  Z30, Z28, Z26
+	VFMADD231PS  Z30, Z29, Z27
+	LEAQ         (DX)(DI*2), DX
+	ADDQ         $0x08, CX
+	ADDQ         $0x08, R10
+	ADDQ         $0x08, R11
+	DECQ         R12
+	JNZ          fetching
+	MOVQ         R13, 32(SP)
+	JMP          rest
 
 // func sTileByCol1x32AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
@@ -12151,7 +13633,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 168(AX), Z2
+	VBROADCASTSS 200(AX), Z2
 	VMULPS       Z2, Z0, Z0
 	VMULPS       Z2, Z1, Z1
 
@@ -12171,7 +13653,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 172(AX), Z2
+	VBROADCASTSS 204(AX), Z2
 	MOVQ         BX, DX
 	VFMADD231PS  (DX), Z2, K1, Z0
 	VFMADD231PS  64(DX), Z2, K2, Z1
@@ -12301,7 +13783,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 168(AX), Z4
+	VBROADCASTSS 200(AX), Z4
 	VMULPS       Z4, Z0, Z0
 	VMULPS       Z4, Z1, Z1
 	VMULPS       Z4, Z2, Z2
@@ -12326,7 +13808,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 172(AX), Z4
+	VBROADCASTSS 204(AX), Z4
 	MOVQ         BX, DX
 	VFMADD231PS  (DX), Z4, K1, Z0
 	VFMADD231PS  64(DX), Z4, K2, Z1
@@ -12486,7 +13968,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 168(AX), Z6
+	VBROADCASTSS 200(AX), Z6
 	VMULPS       Z6, Z0, Z0
 	VMULPS       Z6, Z1, Z1
 	VMULPS       Z6, Z2, Z2
@@ -12516,7 +13998,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 172(AX), Z6
+	VBROADCASTSS 204(AX), Z6
 	MOVQ         BX, DX
 	VFMADD231PS  (DX), Z6, K1, Z0
 	VFMADD231PS  64(DX), Z6, K2, Z1
@@ -12706,7 +14188,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 168(AX), Z8
+	VBROADCASTSS 200(AX), Z8
 	VMULPS       Z8, Z0, Z0
 	VMULPS       Z8, Z1, Z1
 	VMULPS       Z8, Z2, Z2
@@ -12741,7 +14223,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 172(AX), Z8
+	VBROADCASTSS 204(AX), Z8
 	MOVQ         BX, DX
 	VFMADD231PS  (DX), Z8, K1, Z0
 	VFMADD231PS  64(DX), Z8, K2, Z1
@@ -12961,7 +14443,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 168(AX), Z10
+	VBROADCASTSS 200(AX), Z10
 	VMULPS       Z10, Z0, Z0
 	VMULPS       Z10, Z1, Z1
 	VMULPS       Z10, Z2, Z2
@@ -13001,7 +14483,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 172(AX), Z10
+	VBROADCASTSS 204(AX), Z10
 	MOVQ         BX, DX
 	VFMADD231PS  (DX), Z10, K1, Z0
 	VFMADD231PS  64(DX), Z10, K2, Z1
@@ -13251,7 +14733,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 168(AX), Z12
+	VBROADCASTSS 200(AX), Z12
 	VMULPS       Z12, Z0, Z0
 	VMULPS       Z12, Z1, Z1
 	VMULPS       Z12, Z2, Z2
@@ -13296,7 +14778,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 172(AX), Z12
+	VBROADCASTSS 204(AX), Z12
 	MOVQ         BX, DX
 	VFMADD231PS  (DX), Z12, K1, Z0
 	VFMADD231PS  64(DX), Z12, K2, Z1
@@ -13576,7 +15058,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 168(AX), Z14
+	VBROADCASTSS 200(AX), Z14
 	VMULPS       Z14, Z0, Z0
 	VMULPS       Z14, Z1, Z1
 	VMULPS       Z14, Z2, Z2
@@ -13626,7 +15108,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 172(AX), Z14
+	VBROADCASTSS 204(AX), Z14
 	MOVQ         BX, DX
 	VFMADD231PS  (DX), Z14, K1, Z0
 	VFMADD231PS  64(DX), Z14, K2, Z1
@@ -13936,7 +15418,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 168(AX), Z16
+	VBROADCASTSS 200(AX), Z16
 	VMULPS       Z16, Z0, Z0
 	VMULPS       Z16, Z1, Z1
 	VMULPS       Z16, Z2, Z2
@@ -13991,7 +15473,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 172(AX), Z16
+	VBROADCASTSS 204(AX), Z16
 	MOVQ         BX, DX
 	VFMADD231PS  (DX), Z16, K1, Z0
 	VFMADD231PS  64(DX), Z16, K2, Z1
@@ -14331,7 +15813,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 168(AX), Z18
+	VBROADCASTSS 200(AX), Z18
 	VMULPS       Z18, Z0, Z0
 	VMULPS       Z18, Z1, Z1
 	VMULPS       Z18, Z2, Z2
@@ -14391,7 +15873,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 172(AX), Z18
+	VBROADCASTSS 204(AX), Z18
 	MOVQ         BX, DX
 	VFMADD231PS  (DX), Z18, K1, Z0
 	VFMADD231PS  64(DX), Z18, K2, Z1
@@ -14761,7 +16243,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 168(AX), Z20
+	VBROADCASTSS 200(AX), Z20
 	VMULPS       Z20, Z0, Z0
 	VMULPS       Z20, Z1, Z1
 	VMULPS       Z20, Z2, Z2
@@ -14826,7 +16308,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 172(AX), Z20
+	VBROADCASTSS 204(AX), Z20
 	MOVQ         BX, DX
 	VFMADD231PS  (DX), Z20, K1, Z0
 	VFMADD231PS  64(DX), Z20, K2, Z1
@@ -15226,7 +16708,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 168(AX), Z22
+	VBROADCASTSS 200(AX), Z22
 	VMULPS       Z22, Z0, Z0
 	VMULPS       Z22, Z1, Z1
 	VMULPS       Z22, Z2, Z2
@@ -15296,7 +16778,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 172(AX), Z22
+	VBROADCASTSS 204(AX), Z22
 	MOVQ         BX, DX
 	VFMADD231PS  (DX), Z22, K1, Z0
 	VFMADD231PS  64(DX), Z22, K2, Z1
@@ -15726,7 +17208,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 168(AX), Z24
+	VBROADCASTSS 200(AX), Z24
 	VMULPS       Z24, Z0, Z0
 	VMULPS       Z24, Z1, Z1
 	VMULPS       Z24, Z2, Z2
@@ -15801,7 +17283,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 172(AX), Z24
+	VBROADCASTSS 204(AX), Z24
 	MOVQ         BX, DX
 	VFMADD231PS  (DX), Z24, K1, Z0
 	VFMADD231PS  64(DX), Z24, K2, Z1
@@ -16261,7 +17743,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 168(AX), Z26
+	VBROADCASTSS 200(AX), Z26
 	VMULPS       Z26, Z0, Z0
 	VMULPS       Z26, Z1, Z1
 	VMULPS       Z26, Z2, Z2
@@ -16341,7 +17823,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 172(AX), Z26
+	VBROADCASTSS 204(AX), Z26
 	MOVQ         BX, DX
 	VFMADD231PS  (DX), Z26, K1, Z0
 	VFMADD231PS  64(DX), Z26, K2, Z1
@@ -16831,7 +18313,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 168(AX), Z28
+	VBROADCASTSS 200(AX), Z28
 	VMULPS       Z28, Z0, Z0
 	VMULPS       Z28, Z1, Z1
 	VMULPS       Z28, Z2, Z2
@@ -16916,7 +18398,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 172(AX), Z28
+	VBROADCASTSS 204(AX), Z28
 	MOVQ         BX, DX
 	VFMADD231PS  (DX), Z28, K1, Z0
 	VFMADD231PS  64(DX), Z28, K2, Z1
@@ -17172,7 +18654,7 @@ stored:
 
 // func sTileByRow1x48AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·sTileByRow1x48AVX512(SB), NOSPLIT, $40-8
+TEXT ·sTileByRow1x48AVX512(SB), NOSPLIT, $48-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -17182,6 +18664,8 @@ TEXT ·sTileByRow1x48AVX512(SB), NOSPLIT, $40-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
+	MOVQ    168(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -17189,7 +18673,7 @@ TEXT ·sTileByRow1x48AVX512(SB), NOSPLIT, $40-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 32(SP)
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), CX
 	SHLQ    $0x02, CX
 	MOVQ    80(AX), SI
@@ -17211,6 +18695,8 @@ tile:
 	MOVQ       96(AX), DI
 	SHRQ       $0x01, DI
 	JZ         rest
+	CMPQ       192(AX), $0x00
+	JNE        fetch
 
 loop:
 	VMOVUPS      (DX), Z3
@@ -17248,7 +18734,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 168(AX), Z3
+	VBROADCASTSS 200(AX), Z3
 	VMULPS       Z3, Z0, Z0
 	VMULPS       Z3, Z1, Z1
 	VMULPS       Z3, Z2, Z2
@@ -17272,7 +18758,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 172(AX), Z3
+	VBROADCASTSS 204(AX), Z3
 	MOVQ         BX, DX
 	VFMADD231PS  (DX), Z3, K1, Z0
 	VFMADD231PS  64(DX), Z3, K2, Z1
@@ -17289,7 +18775,7 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    32(SP), DX
+	MOVQ    40(SP), DX
 	MOVQ    $-1, DI
 	BZHIQ   CX, DI, DI
 	MOVQ    BX, CX
@@ -17305,7 +18791,7 @@ lower:
 	VMOVUPS Z1, K2, 64(CX)
 	VMOVUPS Z2, K3, 128(CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 32(SP)
+	MOVQ    DX, 40(SP)
 
 stored:
 	// next tile
@@ -17323,9 +18809,38 @@ stored:
 	VZEROUPPER
 	RET
 
+fetch:
+	MOVQ 96(AX), DI
+	SHRQ $0x01, DI
+	MOVQ 32(SP), R8
+
+fetching:
+	VMOVUPS      (DX), Z3
+	VMOVUPS      64(DX), Z4
+	VMOVUPS      128(DX), Z5
+	VBROADCASTSS (CX), Z6
+	VFMADD231PS  Z6, Z3, Z0
+	VFMADD231PS  Z6, Z4, Z1
+	VFMADD231PS  Z6, Z5, Z2
+	PREFETCHT0   (R8)
+	ADDQ         192(AX), R8
+	VMOVUPS      (DX)(SI*1), Z3
+	VMOVUPS      64(DX)(SI*1), Z4
+	VMOVUPS      128(DX)(SI*1), Z5
+	VBROADCASTSS 4(CX), Z6
+	VFMADD231PS  Z6, Z3, Z0
+	VFMADD231PS  Z6, Z4, Z1
+	VFMADD231PS  Z6, Z5, Z2
+	LEAQ         (DX)(SI*2), DX
+	ADDQ         $0x08, CX
+	DECQ         DI
+	JNZ          fetching
+	MOVQ         R8, 32(SP)
+	JMP          rest
+
 // func sTileByRow2x48AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·sTileByRow2x48AVX512(SB), NOSPLIT, $40-8
+TEXT ·sTileByRow2x48AVX512(SB), NOSPLIT, $48-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -17335,6 +18850,8 @@ TEXT ·sTileByRow2x48AVX512(SB), NOSPLIT, $40-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
+	MOVQ    168(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -17342,7 +18859,7 @@ TEXT ·sTileByRow2x48AVX512(SB), NOSPLIT, $40-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 32(SP)
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x02, SI
 	MOVQ    80(AX), DI
@@ -17371,6 +18888,8 @@ tile:
 	MOVQ       96(AX), R9
 	SHRQ       $0x01, R9
 	JZ         rest
+	CMPQ       192(AX), $0x00
+	JNE        fetch
 
 loop:
 	VMOVUPS      (DX), Z6
@@ -17420,7 +18939,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 168(AX), Z6
+	VBROADCASTSS 200(AX), Z6
 	VMULPS       Z6, Z0, Z0
 	VMULPS       Z6, Z1, Z1
 	VMULPS       Z6, Z2, Z2
@@ -17451,7 +18970,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 172(AX), Z6
+	VBROADCASTSS 204(AX), Z6
 	MOVQ         BX, DX
 	VFMADD231PS  (DX), Z6, K1, Z0
 	VFMADD231PS  64(DX), Z6, K2, Z1
@@ -17476,7 +18995,7 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    32(SP), DX
+	MOVQ    40(SP), DX
 	MOVQ    $-1, R9
 	BZHIQ   CX, R9, R9
 	MOVQ    BX, CX
@@ -17505,7 +19024,7 @@ lower:
 	VMOVUPS Z4, K2, 64(CX)
 	VMOVUPS Z5, K3, 128(CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 32(SP)
+	MOVQ    DX, 40(SP)
 
 stored:
 	// next tile
@@ -17523,9 +19042,46 @@ stored:
 	VZEROUPPER
 	RET
 
+fetch:
+	MOVQ 96(AX), R9
+	SHRQ $0x01, R9
+	MOVQ 32(SP), R10
+
+fetching:
+	VMOVUPS      (DX), Z6
+	VMOVUPS      64(DX), Z7
+	VMOVUPS      128(DX), Z8
+	VBROADCASTSS (CX), Z9
+	VFMADD231PS  Z9, Z6, Z0
+	VFMADD231PS  Z9, Z7, Z1
+	VFMADD231PS  Z9, Z8, Z2
+	VBROADCASTSS (CX)(SI*1), Z9
+	VFMADD231PS  Z9, Z6, Z3
+	VFMADD231PS  Z9, Z7, Z4
+	VFMADD231PS  Z9, Z8, Z5
+	PREFETCHT0   (R10)
+	ADDQ         192(AX), R10
+	VMOVUPS      (DX)(DI*1), Z6
+	VMOVUPS      64(DX)(DI*1), Z7
+	VMOVUPS      128(DX)(DI*1), Z8
+	VBROADCASTSS 4(CX), Z9
+	VFMADD231PS  Z9, Z6, Z0
+	VFMADD231PS  Z9, Z7, Z1
+	VFMADD231PS  Z9, Z8, Z2
+	VBROADCASTSS 4(CX)(SI*1), Z9
+	VFMADD231PS  Z9, Z6, Z3
+	VFMADD231PS  Z9, Z7, Z4
+	VFMADD231PS  Z9, Z8, Z5
+	LEAQ         (DX)(DI*2), DX
+	ADDQ         $0x08, CX
+	DECQ         R9
+	JNZ          fetching
+	MOVQ         R10, 32(SP)
+	JMP          rest
+
 // func sTileByRow3x48AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·sTileByRow3x48AVX512(SB), NOSPLIT, $40-8
+TEXT ·sTileByRow3x48AVX512(SB), NOSPLIT, $48-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -17535,6 +19091,8 @@ TEXT ·sTileByRow3x48AVX512(SB), NOSPLIT, $40-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
+	MOVQ    168(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -17542,7 +19100,7 @@ TEXT ·sTileByRow3x48AVX512(SB), NOSPLIT, $40-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 32(SP)
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x02, SI
 	MOVQ    80(AX), DI
@@ -17578,6 +19136,8 @@ tile:
 	MOVQ       96(AX), R9
 	SHRQ       $0x01, R9
 	JZ         rest
+	CMPQ       192(AX), $0x00
+	JNE        fetch
 
 loop:
 	VMOVUPS      (DX), Z9
@@ -17639,7 +19199,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 168(AX), Z9
+	VBROADCASTSS 200(AX), Z9
 	VMULPS       Z9, Z0, Z0
 	VMULPS       Z9, Z1, Z1
 	VMULPS       Z9, Z2, Z2
@@ -17677,7 +19237,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 172(AX), Z9
+	VBROADCASTSS 204(AX), Z9
 	MOVQ         BX, DX
 	VFMADD231PS  (DX), Z9, K1, Z0
 	VFMADD231PS  64(DX), Z9, K2, Z1
@@ -17710,7 +19270,7 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    32(SP), DX
+	MOVQ    40(SP), DX
 	MOVQ    $-1, R9
 	BZHIQ   CX, R9, R9
 	MOVQ    BX, CX
@@ -17752,7 +19312,7 @@ lower:
 	VMOVUPS Z7, K2, 64(CX)
 	VMOVUPS Z8, K3, 128(CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 32(SP)
+	MOVQ    DX, 40(SP)
 
 stored:
 	// next tile
@@ -17770,9 +19330,54 @@ stored:
 	VZEROUPPER
 	RET
 
+fetch:
+	MOVQ 96(AX), R9
+	SHRQ $0x01, R9
+	MOVQ 32(SP), R10
+
+fetching:
+	VMOVUPS      (DX), Z9
+	VMOVUPS      64(DX), Z10
+	VMOVUPS      128(DX), Z11
+	VBROADCASTSS (CX), Z12
+	VFMADD231PS  Z12, Z9, Z0
+	VFMADD231PS  Z12, Z10, Z1
+	VFMADD231PS  Z12, Z11, Z2
+	VBROADCASTSS (CX)(SI*1), Z12
+	VFMADD231PS  Z12, Z9, Z3
+	VFMADD231PS  Z12, Z10, Z4
+	VFMADD231PS  Z12, Z11, Z5
+	VBROADCASTSS (CX)(SI*2), Z12
+	VFMADD231PS  Z12, Z9, Z6
+	VFMADD231PS  Z12, Z10, Z7
+	VFMADD231PS  Z12, Z11, Z8
+	PREFETCHT0   (R10)
+	ADDQ         192(AX), R10
+	VMOVUPS      (DX)(DI*1), Z9
+	VMOVUPS      64(DX)(DI*1), Z10
+	VMOVUPS      128(DX)(DI*1), Z11
+	VBROADCASTSS 4(CX), Z12
+	VFMADD231PS  Z12, Z9, Z0
+	VFMADD231PS  Z12, Z10, Z1
+	VFMADD231PS  Z12, Z11, Z2
+	VBROADCASTSS 4(CX)(SI*1), Z12
+	VFMADD231PS  Z12, Z9, Z3
+	VFMADD231PS  Z12, Z10, Z4
+	VFMADD231PS  Z12, Z11, Z5
+	VBROADCASTSS 4(CX)(SI*2), Z12
+	VFMADD231PS  Z12, Z9, Z6
+	VFMADD231PS  Z12, Z10, Z7
+	VFMADD231PS  Z12, Z11, Z8
+	LEAQ         (DX)(DI*2), DX
+	ADDQ         $0x08, CX
+	DECQ         R9
+	JNZ          fetching
+	MOVQ         R10, 32(SP)
+	JMP          rest
+
 // func sTileByRow4x48AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·sTileByRow4x48AVX512(SB), NOSPLIT, $40-8
+TEXT ·sTileByRow4x48AVX512(SB), NOSPLIT, $48-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -17782,6 +19387,8 @@ TEXT ·sTileByRow4x48AVX512(SB), NOSPLIT, $40-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
+	MOVQ    168(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -17789,7 +19396,7 @@ TEXT ·sTileByRow4x48AVX512(SB), NOSPLIT, $40-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 32(SP)
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x02, SI
 	MOVQ    80(AX), DI
@@ -17833,6 +19440,8 @@ tile:
 	MOVQ       96(AX), R10
 	SHRQ       $0x01, R10
 	JZ         rest
+	CMPQ       192(AX), $0x00
+	JNE        fetch
 
 loop:
 	VMOVUPS      (DX), Z12
@@ -17906,7 +19515,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 168(AX), Z12
+	VBROADCASTSS 200(AX), Z12
 	VMULPS       Z12, Z0, Z0
 	VMULPS       Z12, Z1, Z1
 	VMULPS       Z12, Z2, Z2
@@ -17951,7 +19560,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 172(AX), Z12
+	VBROADCASTSS 204(AX), Z12
 	MOVQ         BX, DX
 	VFMADD231PS  (DX), Z12, K1, Z0
 	VFMADD231PS  64(DX), Z12, K2, Z1
@@ -17992,7 +19601,7 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    32(SP), DX
+	MOVQ    40(SP), DX
 	MOVQ    $-1, R10
 	BZHIQ   CX, R10, R10
 	MOVQ    BX, CX
@@ -18047,7 +19656,7 @@ lower:
 	VMOVUPS Z10, K2, 64(CX)
 	VMOVUPS Z11, K3, 128(CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 32(SP)
+	MOVQ    DX, 40(SP)
 
 stored:
 	// next tile
@@ -18065,9 +19674,62 @@ stored:
 	VZEROUPPER
 	RET
 
+fetch:
+	MOVQ 96(AX), R10
+	SHRQ $0x01, R10
+	MOVQ 32(SP), R11
+
+fetching:
+	VMOVUPS      (DX), Z12
+	VMOVUPS      64(DX), Z13
+	VMOVUPS      128(DX), Z14
+	VBROADCASTSS (CX), Z15
+	VFMADD231PS  Z15, Z12, Z0
+	VFMADD231PS  Z15, Z13, Z1
+	VFMADD231PS  Z15, Z14, Z2
+	VBROADCASTSS (CX)(SI*1), Z15
+	VFMADD231PS  Z15, Z12, Z3
+	VFMADD231PS  Z15, Z13, Z4
+	VFMADD231PS  Z15, Z14, Z5
+	VBROADCASTSS (CX)(SI*2), Z15
+	VFMADD231PS  Z15, Z12, Z6
+	VFMADD231PS  Z15, Z13, Z7
+	VFMADD231PS  Z15, Z14, Z8
+	VBROADCASTSS (CX)(R9*1), Z15
+	VFMADD231PS  Z15, Z12, Z9
+	VFMADD231PS  Z15, Z13, Z10
+	VFMADD231PS  Z15, Z14, Z11
+	PREFETCHT0   (R11)
+	ADDQ         192(AX), R11
+	VMOVUPS      (DX)(DI*1), Z12
+	VMOVUPS      64(DX)(DI*1), Z13
+	VMOVUPS      128(DX)(DI*1), Z14
+	VBROADCASTSS 4(CX), Z15
+	VFMADD231PS  Z15, Z12, Z0
+	VFMADD231PS  Z15, Z13, Z1
+	VFMADD231PS  Z15, Z14, Z2
+	VBROADCASTSS 4(CX)(SI*1), Z15
+	VFMADD231PS  Z15, Z12, Z3
+	VFMADD231PS  Z15, Z13, Z4
+	VFMADD231PS  Z15, Z14, Z5
+	VBROADCASTSS 4(CX)(SI*2), Z15
+	VFMADD231PS  Z15, Z12, Z6
+	VFMADD231PS  Z15, Z13, Z7
+	VFMADD231PS  Z15, Z14, Z8
+	VBROADCASTSS 4(CX)(R9*1), Z15
+	VFMADD231PS  Z15, Z12, Z9
+	VFMADD231PS  Z15, Z13, Z10
+	VFMADD231PS  Z15, Z14, Z11
+	LEAQ         (DX)(DI*2), DX
+	ADDQ         $0x08, CX
+	DECQ         R10
+	JNZ          fetching
+	MOVQ         R11, 32(SP)
+	JMP          rest
+
 // func sTileByRow5x48AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·sTileByRow5x48AVX512(SB), NOSPLIT, $40-8
+TEXT ·sTileByRow5x48AVX512(SB), NOSPLIT, $48-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -18077,6 +19739,8 @@ TEXT ·sTileByRow5x48AVX512(SB), NOSPLIT, $40-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
+	MOVQ    168(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -18084,7 +19748,7 @@ TEXT ·sTileByRow5x48AVX512(SB), NOSPLIT, $40-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 32(SP)
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x02, SI
 	MOVQ    80(AX), DI
@@ -18135,6 +19799,8 @@ tile:
 	MOVQ       96(AX), R10
 	SHRQ       $0x01, R10
 	JZ         rest
+	CMPQ       192(AX), $0x00
+	JNE        fetch
 
 loop:
 	VMOVUPS      (DX), Z15
@@ -18220,7 +19886,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 168(AX), Z15
+	VBROADCASTSS 200(AX), Z15
 	VMULPS       Z15, Z0, Z0
 	VMULPS       Z15, Z1, Z1
 	VMULPS       Z15, Z2, Z2
@@ -18272,7 +19938,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 172(AX), Z15
+	VBROADCASTSS 204(AX), Z15
 	MOVQ         BX, DX
 	VFMADD231PS  (DX), Z15, K1, Z0
 	VFMADD231PS  64(DX), Z15, K2, Z1
@@ -18321,7 +19987,7 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    32(SP), DX
+	MOVQ    40(SP), DX
 	MOVQ    $-1, R10
 	BZHIQ   CX, R10, R10
 	MOVQ    BX, CX
@@ -18389,7 +20055,7 @@ lower:
 	VMOVUPS Z13, K2, 64(CX)
 	VMOVUPS Z14, K3, 128(CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 32(SP)
+	MOVQ    DX, 40(SP)
 
 stored:
 	// next tile
@@ -18407,9 +20073,70 @@ stored:
 	VZEROUPPER
 	RET
 
+fetch:
+	MOVQ 96(AX), R10
+	SHRQ $0x01, R10
+	MOVQ 32(SP), R11
+
+fetching:
+	VMOVUPS      (DX), Z15
+	VMOVUPS      64(DX), Z16
+	VMOVUPS      128(DX), Z17
+	VBROADCASTSS (CX), Z18
+	VFMADD231PS  Z18, Z15, Z0
+	VFMADD231PS  Z18, Z16, Z1
+	VFMADD231PS  Z18, Z17, Z2
+	VBROADCASTSS (CX)(SI*1), Z18
+	VFMADD231PS  Z18, Z15, Z3
+	VFMADD231PS  Z18, Z16, Z4
+	VFMADD231PS  Z18, Z17, Z5
+	VBROADCASTSS (CX)(SI*2), Z18
+	VFMADD231PS  Z18, Z15, Z6
+	VFMADD231PS  Z18, Z16, Z7
+	VFMADD231PS  Z18, Z17, Z8
+	VBROADCASTSS (CX)(R9*1), Z18
+	VFMADD231PS  Z18, Z15, Z9
+	VFMADD231PS  Z18, Z16, Z10
+	VFMADD231PS  Z18, Z17, Z11
+	VBROADCASTSS (CX)(SI*4), Z18
+	VFMADD231PS  Z18, Z15, Z12
+	VFMADD231PS  Z18, Z16, Z13
+	VFMADD231PS  Z18, Z17, Z14
+	PREFETCHT0   (R11)
+	ADDQ         192(AX), R11
+	VMOVUPS      (DX)(DI*1), Z15
+	VMOVUPS      64(DX)(DI*1), Z16
+	VMOVUPS      128(DX)(DI*1), Z17
+	VBROADCASTSS 4(CX), Z18
+	VFMADD231PS  Z18, Z15, Z0
+	VFMADD231PS  Z18, Z16, Z1
+	VFMADD231PS  Z18, Z17, Z2
+	VBROADCASTSS 4(CX)(SI*1), Z18
+	VFMADD231PS  Z18, Z15, Z3
+	VFMADD231PS  Z18, Z16, Z4
+	VFMADD231PS  Z18, Z17, Z5
+	VBROADCASTSS 4(CX)(SI*2), Z18
+	VFMADD231PS  Z18, Z15, Z6
+	VFMADD231PS  Z18, Z16, Z7
+	VFMADD231PS  Z18, Z17, Z8
+	VBROADCASTSS 4(CX)(R9*1), Z18
+	VFMADD231PS  Z18, Z15, Z9
+	VFMADD231PS  Z18, Z16, Z10
+	VFMADD231PS  Z18, Z17, Z11
+	VBROADCASTSS 4(CX)(SI*4), Z18
+	VFMADD231PS  Z18, Z15, Z12
+	VFMADD231PS  Z18, Z16, Z13
+	VFMADD231PS  Z18, Z17, Z14
+	LEAQ         (DX)(DI*2), DX
+	ADDQ         $0x08, CX
+	DECQ         R10
+	JNZ          fetching
+	MOVQ         R11, 32(SP)
+	JMP          rest
+
 // func sTileByRow6x48AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·sTileByRow6x48AVX512(SB), NOSPLIT, $40-8
+TEXT ·sTileByRow6x48AVX512(SB), NOSPLIT, $48-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -18419,6 +20146,8 @@ TEXT ·sTileByRow6x48AVX512(SB), NOSPLIT, $40-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
+	MOVQ    168(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -18426,7 +20155,7 @@ TEXT ·sTileByRow6x48AVX512(SB), NOSPLIT, $40-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 32(SP)
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x02, SI
 	MOVQ    80(AX), DI
@@ -18486,6 +20215,8 @@ tile:
 	MOVQ       96(AX), R11
 	SHRQ       $0x01, R11
 	JZ         rest
+	CMPQ       192(AX), $0x00
+	JNE        fetch
 
 loop:
 	VMOVUPS      (DX), Z18
@@ -18584,7 +20315,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 168(AX), Z18
+	VBROADCASTSS 200(AX), Z18
 	VMULPS       Z18, Z0, Z0
 	VMULPS       Z18, Z1, Z1
 	VMULPS       Z18, Z2, Z2
@@ -18643,7 +20374,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 172(AX), Z18
+	VBROADCASTSS 204(AX), Z18
 	MOVQ         BX, DX
 	VFMADD231PS  (DX), Z18, K1, Z0
 	VFMADD231PS  64(DX), Z18, K2, Z1
@@ -18700,7 +20431,7 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    32(SP), DX
+	MOVQ    40(SP), DX
 	MOVQ    $-1, R10
 	BZHIQ   CX, R10, R10
 	MOVQ    BX, CX
@@ -18781,7 +20512,7 @@ lower:
 	VMOVUPS Z16, K2, 64(CX)
 	VMOVUPS Z17, K3, 128(CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 32(SP)
+	MOVQ    DX, 40(SP)
 
 stored:
 	// next tile
@@ -18799,9 +20530,79 @@ stored:
 	VZEROUPPER
 	RET
 
+fetch:
+	MOVQ 96(AX), R11
+	SHRQ $0x01, R11
+	MOVQ 32(SP), R12
+
+fetching:
+	VMOVUPS      (DX), Z18
+	VMOVUPS      64(DX), Z19
+	VMOVUPS      128(DX), Z20
+	VBROADCASTSS (CX), Z21
+	VFMADD231PS  Z21, Z18, Z0
+	VFMADD231PS  Z21, Z19, Z1
+	VFMADD231PS  Z21, Z20, Z2
+	VBROADCASTSS (CX)(SI*1), Z21
+	VFMADD231PS  Z21, Z18, Z3
+	VFMADD231PS  Z21, Z19, Z4
+	VFMADD231PS  Z21, Z20, Z5
+	VBROADCASTSS (CX)(SI*2), Z21
+	VFMADD231PS  Z21, Z18, Z6
+	VFMADD231PS  Z21, Z19, Z7
+	VFMADD231PS  Z21, Z20, Z8
+	VBROADCASTSS (CX)(R9*1), Z21
+	VFMADD231PS  Z21, Z18, Z9
+	VFMADD231PS  Z21, Z19, Z10
+	VFMADD231PS  Z21, Z20, Z11
+	VBROADCASTSS (CX)(SI*4), Z21
+	VFMADD231PS  Z21, Z18, Z12
+	VFMADD231PS  Z21, Z19, Z13
+	VFMADD231PS  Z21, Z20, Z14
+	VBROADCASTSS (R10), Z21
+	VFMADD231PS  Z21, Z18, Z15
+	VFMADD231PS  Z21, Z19, Z16
+	VFMADD231PS  Z21, Z20, Z17
+	PREFETCHT0   (R12)
+	ADDQ         192(AX), R12
+	VMOVUPS      (DX)(DI*1), Z18
+	VMOVUPS      64(DX)(DI*1), Z19
+	VMOVUPS      128(DX)(DI*1), Z20
+	VBROADCASTSS 4(CX), Z21
+	VFMADD231PS  Z21, Z18, Z0
+	VFMADD231PS  Z21, Z19, Z1
+	VFMADD231PS  Z21, Z20, Z2
+	VBROADCASTSS 4(CX)(SI*1), Z21
+	VFMADD231PS  Z21, Z18, Z3
+	VFMADD231PS  Z21, Z19, Z4
+	VFMADD231PS  Z21, Z20, Z5
+	VBROADCASTSS 4(CX)(SI*2), Z21
+	VFMADD231PS  Z21, Z18, Z6
+	VFMADD231PS  Z21, Z19, Z7
+	VFMADD231PS  Z21, Z20, Z8
+	VBROADCASTSS 4(CX)(R9*1), Z21
+	VFMADD231PS  Z21, Z18, Z9
+	VFMADD231PS  Z21, Z19, Z10
+	VFMADD231PS  Z21, Z20, Z11
+	VBROADCASTSS 4(CX)(SI*4), Z21
+	VFMADD231PS  Z21, Z18, Z12
+	VFMADD231PS  Z21, Z19, Z13
+	VFMADD231PS  Z21, Z20, Z14
+	VBROADCASTSS 4(R10), Z21
+	VFMADD231PS  Z21, Z18, Z15
+	VFMADD231PS  Z21, Z19, Z16
+	VFMADD231PS  Z21, Z20, Z17
+	LEAQ         (DX)(DI*2), DX
+	ADDQ         $0x08, CX
+	ADDQ         $0x08, R10
+	DECQ         R11
+	JNZ          fetching
+	MOVQ         R12, 32(SP)
+	JMP          rest
+
 // func sTileByRow7x48AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·sTileByRow7x48AVX512(SB), NOSPLIT, $40-8
+TEXT ·sTileByRow7x48AVX512(SB), NOSPLIT, $48-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -18811,6 +20612,8 @@ TEXT ·sTileByRow7x48AVX512(SB), NOSPLIT, $40-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
+	MOVQ    168(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -18818,7 +20621,7 @@ TEXT ·sTileByRow7x48AVX512(SB), NOSPLIT, $40-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 32(SP)
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x02, SI
 	MOVQ    80(AX), DI
@@ -18885,6 +20688,8 @@ tile:
 	MOVQ       96(AX), R11
 	SHRQ       $0x01, R11
 	JZ         rest
+	CMPQ       192(AX), $0x00
+	JNE        fetch
 
 loop:
 	VMOVUPS      (DX), Z21
@@ -18995,7 +20800,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 168(AX), Z21
+	VBROADCASTSS 200(AX), Z21
 	VMULPS       Z21, Z0, Z0
 	VMULPS       Z21, Z1, Z1
 	VMULPS       Z21, Z2, Z2
@@ -19061,7 +20866,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 172(AX), Z21
+	VBROADCASTSS 204(AX), Z21
 	MOVQ         BX, DX
 	VFMADD231PS  (DX), Z21, K1, Z0
 	VFMADD231PS  64(DX), Z21, K2, Z1
@@ -19126,7 +20931,7 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    32(SP), DX
+	MOVQ    40(SP), DX
 	MOVQ    $-1, R10
 	BZHIQ   CX, R10, R10
 	MOVQ    BX, CX
@@ -19220,7 +21025,7 @@ lower:
 	VMOVUPS Z19, K2, 64(CX)
 	VMOVUPS Z20, K3, 128(CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 32(SP)
+	MOVQ    DX, 40(SP)
 
 stored:
 	// next tile
@@ -19238,9 +21043,87 @@ stored:
 	VZEROUPPER
 	RET
 
+fetch:
+	MOVQ 96(AX), R11
+	SHRQ $0x01, R11
+	MOVQ 32(SP), R12
+
+fetching:
+	VMOVUPS      (DX), Z21
+	VMOVUPS      64(DX), Z22
+	VMOVUPS      128(DX), Z23
+	VBROADCASTSS (CX), Z24
+	VFMADD231PS  Z24, Z21, Z0
+	VFMADD231PS  Z24, Z22, Z1
+	VFMADD231PS  Z24, Z23, Z2
+	VBROADCASTSS (CX)(SI*1), Z24
+	VFMADD231PS  Z24, Z21, Z3
+	VFMADD231PS  Z24, Z22, Z4
+	VFMADD231PS  Z24, Z23, Z5
+	VBROADCASTSS (CX)(SI*2), Z24
+	VFMADD231PS  Z24, Z21, Z6
+	VFMADD231PS  Z24, Z22, Z7
+	VFMADD231PS  Z24, Z23, Z8
+	VBROADCASTSS (CX)(R9*1), Z24
+	VFMADD231PS  Z24, Z21, Z9
+	VFMADD231PS  Z24, Z22, Z10
+	VFMADD231PS  Z24, Z23, Z11
+	VBROADCASTSS (CX)(SI*4), Z24
+	VFMADD231PS  Z24, Z21, Z12
+	VFMADD231PS  Z24, Z22, Z13
+	VFMADD231PS  Z24, Z23, Z14
+	VBROADCASTSS (R10), Z24
+	VFMADD231PS  Z24, Z21, Z15
+	VFMADD231PS  Z24, Z22, Z16
+	VFMADD231PS  Z24, Z23, Z17
+	VBROADCASTSS (R10)(SI*1), Z24
+	VFMADD231PS  Z24, Z21, Z18
+	VFMADD231PS  Z24, Z22, Z19
+	VFMADD231PS  Z24, Z23, Z20
+	PREFETCHT0   (R12)
+	ADDQ         192(AX), R12
+	VMOVUPS      (DX)(DI*1), Z21
+	VMOVUPS      64(DX)(DI*1), Z22
+	VMOVUPS      128(DX)(DI*1), Z23
+	VBROADCASTSS 4(CX), Z24
+	VFMADD231PS  Z24, Z21, Z0
+	VFMADD231PS  Z24, Z22, Z1
+	VFMADD231PS  Z24, Z23, Z2
+	VBROADCASTSS 4(CX)(SI*1), Z24
+	VFMADD231PS  Z24, Z21, Z3
+	VFMADD231PS  Z24, Z22, Z4
+	VFMADD231PS  Z24, Z23, Z5
+	VBROADCASTSS 4(CX)(SI*2), Z24
+	VFMADD231PS  Z24, Z21, Z6
+	VFMADD231PS  Z24, Z22, Z7
+	VFMADD231PS  Z24, Z23, Z8
+	VBROADCASTSS 4(CX)(R9*1), Z24
+	VFMADD231PS  Z24, Z21, Z9
+	VFMADD231PS  Z24, Z22, Z10
+	VFMADD231PS  Z24, Z23, Z11
+	VBROADCASTSS 4(CX)(SI*4), Z24
+	VFMADD231PS  Z24, Z21, Z12
+	VFMADD231PS  Z24, Z22, Z13
+	VFMADD231PS  Z24, Z23, Z14
+	VBROADCASTSS 4(R10), Z24
+	VFMADD231PS  Z24, Z21, Z15
+	VFMADD231PS  Z24, Z22, Z16
+	VFMADD231PS  Z24, Z23, Z17
+	VBROADCASTSS 4(R10)(SI*1), Z24
+	VFMADD231PS  Z24, Z21, Z18
+	VFMADD231PS  Z24, Z22, Z19
+	VFMADD231PS  Z24, Z23, Z20
+	LEAQ         (DX)(DI*2), DX
+	ADDQ         $0x08, CX
+	ADDQ         $0x08, R10
+	DECQ         R11
+	JNZ          fetching
+	MOVQ         R12, 32(SP)
+	JMP          rest
+
 // func sTileByRow8x48AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·sTileByRow8x48AVX512(SB), NOSPLIT, $40-8
+TEXT ·sTileByRow8x48AVX512(SB), NOSPLIT, $48-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -19250,6 +21133,8 @@ TEXT ·sTileByRow8x48AVX512(SB), NOSPLIT, $40-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
+	MOVQ    168(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -19257,7 +21142,7 @@ TEXT ·sTileByRow8x48AVX512(SB), NOSPLIT, $40-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 32(SP)
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x02, SI
 	MOVQ    80(AX), DI
@@ -19331,6 +21216,8 @@ tile:
 	MOVQ       96(AX), R11
 	SHRQ       $0x01, R11
 	JZ         rest
+	CMPQ       192(AX), $0x00
+	JNE        fetch
 
 loop:
 	VMOVUPS      (DX), Z24
@@ -19453,7 +21340,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 168(AX), Z24
+	VBROADCASTSS 200(AX), Z24
 	VMULPS       Z24, Z0, Z0
 	VMULPS       Z24, Z1, Z1
 	VMULPS       Z24, Z2, Z2
@@ -19526,7 +21413,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 172(AX), Z24
+	VBROADCASTSS 204(AX), Z24
 	MOVQ         BX, DX
 	VFMADD231PS  (DX), Z24, K1, Z0
 	VFMADD231PS  64(DX), Z24, K2, Z1
@@ -19599,7 +21486,7 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    32(SP), DX
+	MOVQ    40(SP), DX
 	MOVQ    $-1, R10
 	BZHIQ   CX, R10, R10
 	MOVQ    BX, CX
@@ -19706,7 +21593,7 @@ lower:
 	VMOVUPS Z22, K2, 64(CX)
 	VMOVUPS Z23, K3, 128(CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 32(SP)
+	MOVQ    DX, 40(SP)
 
 stored:
 	// next tile
@@ -19724,9 +21611,95 @@ stored:
 	VZEROUPPER
 	RET
 
+fetch:
+	MOVQ 96(AX), R11
+	SHRQ $0x01, R11
+	MOVQ 32(SP), R12
+
+fetching:
+	VMOVUPS      (DX), Z24
+	VMOVUPS      64(DX), Z25
+	VMOVUPS      128(DX), Z26
+	VBROADCASTSS (CX), Z27
+	VFMADD231PS  Z27, Z24, Z0
+	VFMADD231PS  Z27, Z25, Z1
+	VFMADD231PS  Z27, Z26, Z2
+	VBROADCASTSS (CX)(SI*1), Z27
+	VFMADD231PS  Z27, Z24, Z3
+	VFMADD231PS  Z27, Z25, Z4
+	VFMADD231PS  Z27, Z26, Z5
+	VBROADCASTSS (CX)(SI*2), Z27
+	VFMADD231PS  Z27, Z24, Z6
+	VFMADD231PS  Z27, Z25, Z7
+	VFMADD231PS  Z27, Z26, Z8
+	VBROADCASTSS (CX)(R9*1), Z27
+	VFMADD231PS  Z27, Z24, Z9
+	VFMADD231PS  Z27, Z25, Z10
+	VFMADD231PS  Z27, Z26, Z11
+	VBROADCASTSS (CX)(SI*4), Z27
+	VFMADD231PS  Z27, Z24, Z12
+	VFMADD231PS  Z27, Z25, Z13
+	VFMADD231PS  Z27, Z26, Z14
+	VBROADCASTSS (R10), Z27
+	VFMADD231PS  Z27, Z24, Z15
+	VFMADD231PS  Z27, Z25, Z16
+	VFMADD231PS  Z27, Z26, Z17
+	VBROADCASTSS (R10)(SI*1), Z27
+	VFMADD231PS  Z27, Z24, Z18
+	VFMADD231PS  Z27, Z25, Z19
+	VFMADD231PS  Z27, Z26, Z20
+	VBROADCASTSS (R10)(SI*2), Z27
+	VFMADD231PS  Z27, Z24, Z21
+	VFMADD231PS  Z27, Z25, Z22
+	VFMADD231PS  Z27, Z26, Z23
+	PREFETCHT0   (R12)
+	ADDQ         192(AX), R12
+	VMOVUPS      (DX)(DI*1), Z24
+	VMOVUPS      64(DX)(DI*1), Z25
+	VMOVUPS      128(DX)(DI*1), Z26
+	VBROADCASTSS 4(CX), Z27
+	VFMADD231PS  Z27, Z24, Z0
+	VFMADD231PS  Z27, Z25, Z1
+	VFMADD231PS  Z27, Z26, Z2
+	VBROADCASTSS 4(CX)(SI*1), Z27
+	VFMADD231PS  Z27, Z24, Z3
+	VFMADD231PS  Z27, Z25, Z4
+	VFMADD231PS  Z27, Z26, Z5
+	VBROADCASTSS 4(CX)(SI*2), Z27
+	VFMADD231PS  Z27, Z24, Z6
+	VFMADD231PS  Z27, Z25, Z7
+	VFMADD231PS  Z27, Z26, Z8
+	VBROADCASTSS 4(CX)(R9*1), Z27
+	VFMADD231PS  Z27, Z24, Z9
+	VFMADD231PS  Z27, Z25, Z10
+	VFMADD231PS  Z27, Z26, Z11
+	VBROADCASTSS 4(CX)(SI*4), Z27
+	VFMADD231PS  Z27, Z24, Z12
+	VFMADD231PS  Z27, Z25, Z13
+	VFMADD231PS  Z27, Z26, Z14
+	VBROADCASTSS 4(R10), Z27
+	VFMADD231PS  Z27, Z24, Z15
+	VFMADD231PS  Z27, Z25, Z16
+	VFMADD231PS  Z27, Z26, Z17
+	VBROADCASTSS 4(R10)(SI*1), Z27
+	VFMADD231PS  Z27, Z24, Z18
+	VFMADD231PS  Z27, Z25, Z19
+	VFMADD231PS  Z27, Z26, Z20
+	VBROADCASTSS 4(R10)(SI*2), Z27
+	VFMADD231PS  Z27, Z24, Z21
+	VFMADD231PS  Z27, Z25, Z22
+	VFMADD231PS  Z27, Z26, Z23
+	LEAQ         (DX)(DI*2), DX
+	ADDQ         $0x08, CX
+	ADDQ         $0x08, R10
+	DECQ         R11
+	JNZ          fetching
+	MOVQ         R12, 32(SP)
+	JMP          rest
+
 // func sTileByRow9x48AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·sTileByRow9x48AVX512(SB), NOSPLIT, $40-8
+TEXT ·sTileByRow9x48AVX512(SB), NOSPLIT, $48-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -19736,6 +21709,8 @@ TEXT ·sTileByRow9x48AVX512(SB), NOSPLIT, $40-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
+	MOVQ    168(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -19743,7 +21718,7 @@ TEXT ·sTileByRow9x48AVX512(SB), NOSPLIT, $40-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 32(SP)
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x02, SI
 	MOVQ    80(AX), DI
@@ -19824,6 +21799,8 @@ tile:
 	MOVQ       96(AX), R11
 	SHRQ       $0x01, R11
 	JZ         rest
+	CMPQ       192(AX), $0x00
+	JNE        fetch
 
 loop:
 	VMOVUPS      (DX), Z27
@@ -19958,7 +21935,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 168(AX), Z27
+	VBROADCASTSS 200(AX), Z27
 	VMULPS       Z27, Z0, Z0
 	VMULPS       Z27, Z1, Z1
 	VMULPS       Z27, Z2, Z2
@@ -20038,7 +22015,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 172(AX), Z27
+	VBROADCASTSS 204(AX), Z27
 	MOVQ         BX, DX
 	VFMADD231PS  (DX), Z27, K1, Z0
 	VFMADD231PS  64(DX), Z27, K2, Z1
@@ -20119,7 +22096,7 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    32(SP), DX
+	MOVQ    40(SP), DX
 	MOVQ    $-1, R10
 	BZHIQ   CX, R10, R10
 	MOVQ    BX, CX
@@ -20239,7 +22216,7 @@ lower:
 	VMOVUPS Z25, K2, 64(CX)
 	VMOVUPS Z26, K3, 128(CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 32(SP)
+	MOVQ    DX, 40(SP)
 
 stored:
 	// next tile
@@ -20256,6 +22233,100 @@ stored:
 	JNZ  tile
 	VZEROUPPER
 	RET
+
+fetch:
+	MOVQ 96(AX), R11
+	SHRQ $0x01, R11
+	MOVQ 32(SP), R12
+
+fetching:
+	VMOVUPS      (DX), Z27
+	VMOVUPS      64(DX), Z28
+	VMOVUPS      128(DX), Z29
+	VBROADCASTSS (CX), Z30
+	VFMADD231PS  Z30, Z27, Z0
+	VFMADD231PS  Z30, Z28, Z1
+	VFMADD231PS  Z30, Z29, Z2
+	VBROADCASTSS (CX)(SI*1), Z30
+	VFMADD231PS  Z30, Z27, Z3
+	VFMADD231PS  Z30, Z28, Z4
+	VFMADD231PS  Z30, Z29, Z5
+	VBROADCASTSS (CX)(SI*2), Z30
+	VFMADD231PS  Z30, Z27, Z6
+	VFMADD231PS  Z30, Z28, Z7
+	VFMADD231PS  Z30, Z29, Z8
+	VBROADCASTSS (CX)(R9*1), Z30
+	VFMADD231PS  Z30, Z27, Z9
+	VFMADD231PS  Z30, Z28, Z10
+	VFMADD231PS  Z30, Z29, Z11
+	VBROADCASTSS (CX)(SI*4), Z30
+	VFMADD231PS  Z30, Z27, Z12
+	VFMADD231PS  Z30, Z28, Z13
+	VFMADD231PS  Z30, Z29, Z14
+	VBROADCASTSS (R10), Z30
+	VFMADD231PS  Z30, Z27, Z15
+	VFMADD231PS  Z30, Z28, Z16
+	VFMADD231PS  Z30, Z29, Z17
+	VBROADCASTSS (R10)(SI*1), Z30
+	VFMADD231PS  Z30, Z27, Z18
+	VFMADD231PS  Z30, Z28, Z19
+	VFMADD231PS  Z30, Z29, Z20
+	VBROADCASTSS (R10)(SI*2), Z30
+	VFMADD231PS  Z30, Z27, Z21
+	VFMADD231PS  Z30, Z28, Z22
+	VFMADD231PS  Z30, Z29, Z23
+	VBROADCASTSS (R10)(R9*1), Z30
+	VFMADD231PS  Z30, Z27, Z24
+	VFMADD231PS  Z30, Z28, Z25
+	VFMADD231PS  Z30, Z29, Z26
+	PREFETCHT0   (R12)
+	ADDQ         192(AX), R12
+	VMOVUPS      (DX)(DI*1), Z27
+	VMOVUPS      64(DX)(DI*1), Z28
+	VMOVUPS      128(DX)(DI*1), Z29
+	VBROADCASTSS 4(CX), Z30
+	VFMADD231PS  Z30, Z27, Z0
+	VFMADD231PS  Z30, Z28, Z1
+	VFMADD231PS  Z30, Z29, Z2
+	VBROADCASTSS 4(CX)(SI*1), Z30
+	VFMADD231PS  Z30, Z27, Z3
+	VFMADD231PS  Z30, Z28, Z4
+	VFMADD231PS  Z30, Z29, Z5
+	VBROADCASTSS 4(CX)(SI*2), Z30
+	VFMADD231PS  Z30, Z27, Z6
+	VFMADD231PS  Z30, Z28, Z7
+	VFMADD231PS  Z30, Z29, Z8
+	VBROADCASTSS 4(CX)(R9*1), Z30
+	VFMADD231PS  Z30, Z27, Z9
+	VFMADD231PS  Z30, Z28, Z10
+	VFMADD231PS  Z30, Z29, Z11
+	VBROADCASTSS 4(CX)(SI*4), Z30
+	VFMADD231PS  Z30, Z27, Z12
+	VFMADD231PS  Z30, Z28, Z13
+	VFMADD231PS  Z30, Z29, Z14
+	VBROADCASTSS 4(R10), Z30
+	VFMADD231PS  Z30, Z27, Z15
+	VFMADD231PS  Z30, Z28, Z16
+	VFMADD231PS  Z30, Z29, Z17
+	VBROADCASTSS 4(R10)(SI*1), Z30
+	VFMADD231PS  Z30, Z27, Z18
+	VFMADD231PS  Z30, Z28, Z19
+	VFMADD231PS  Z30, Z29, Z20
+	VBROADCASTSS 4(R10)(SI*2), Z30
+	VFMADD231PS  Z30, Z27, Z21
+	VFMADD231PS  Z30, Z28, Z22
+	VFMADD231PS  Z30, Z29, Z23
+	VBROADCASTSS 4(R10)(R9*1), Z30
+	VFMADD231PS  Z30, Z27, Z24
+	VFMADD231PS  Z30, Z28, Z25
+	VFMADD231PS  Z30, Z29, Z26
+	LEAQ         (DX)(DI*2), DX
+	ADDQ         $0x08, CX
+	ADDQ         $0x08, R10
+	DECQ         R11
+	JNZ          fetching
+	MOVQ         R12, 32(SP)
+	JMP          rest
 
 // func sTileByCol1x48AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
@@ -20335,7 +22406,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 168(AX), Z3
+	VBROADCASTSS 200(AX), Z3
 	VMULPS       Z3, Z0, Z0
 	VMULPS       Z3, Z1, Z1
 	VMULPS       Z3, Z2, Z2
@@ -20359,7 +22430,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 172(AX), Z3
+	VBROADCASTSS 204(AX), Z3
 	MOVQ         BX, DX
 	VFMADD231PS  (DX), Z3, K1, Z0
 	VFMADD231PS  64(DX), Z3, K2, Z1
@@ -20507,7 +22578,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 168(AX), Z6
+	VBROADCASTSS 200(AX), Z6
 	VMULPS       Z6, Z0, Z0
 	VMULPS       Z6, Z1, Z1
 	VMULPS       Z6, Z2, Z2
@@ -20538,7 +22609,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 172(AX), Z6
+	VBROADCASTSS 204(AX), Z6
 	MOVQ         BX, DX
 	VFMADD231PS  (DX), Z6, K1, Z0
 	VFMADD231PS  64(DX), Z6, K2, Z1
@@ -20726,7 +22797,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 168(AX), Z9
+	VBROADCASTSS 200(AX), Z9
 	VMULPS       Z9, Z0, Z0
 	VMULPS       Z9, Z1, Z1
 	VMULPS       Z9, Z2, Z2
@@ -20764,7 +22835,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 172(AX), Z9
+	VBROADCASTSS 204(AX), Z9
 	MOVQ         BX, DX
 	VFMADD231PS  (DX), Z9, K1, Z0
 	VFMADD231PS  64(DX), Z9, K2, Z1
@@ -20992,7 +23063,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 168(AX), Z12
+	VBROADCASTSS 200(AX), Z12
 	VMULPS       Z12, Z0, Z0
 	VMULPS       Z12, Z1, Z1
 	VMULPS       Z12, Z2, Z2
@@ -21037,7 +23108,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 172(AX), Z12
+	VBROADCASTSS 204(AX), Z12
 	MOVQ         BX, DX
 	VFMADD231PS  (DX), Z12, K1, Z0
 	VFMADD231PS  64(DX), Z12, K2, Z1
@@ -21305,7 +23376,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 168(AX), Z15
+	VBROADCASTSS 200(AX), Z15
 	VMULPS       Z15, Z0, Z0
 	VMULPS       Z15, Z1, Z1
 	VMULPS       Z15, Z2, Z2
@@ -21357,7 +23428,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 172(AX), Z15
+	VBROADCASTSS 204(AX), Z15
 	MOVQ         BX, DX
 	VFMADD231PS  (DX), Z15, K1, Z0
 	VFMADD231PS  64(DX), Z15, K2, Z1
@@ -21665,7 +23736,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 168(AX), Z18
+	VBROADCASTSS 200(AX), Z18
 	VMULPS       Z18, Z0, Z0
 	VMULPS       Z18, Z1, Z1
 	VMULPS       Z18, Z2, Z2
@@ -21724,7 +23795,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 172(AX), Z18
+	VBROADCASTSS 204(AX), Z18
 	MOVQ         BX, DX
 	VFMADD231PS  (DX), Z18, K1, Z0
 	VFMADD231PS  64(DX), Z18, K2, Z1
@@ -22072,7 +24143,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 168(AX), Z21
+	VBROADCASTSS 200(AX), Z21
 	VMULPS       Z21, Z0, Z0
 	VMULPS       Z21, Z1, Z1
 	VMULPS       Z21, Z2, Z2
@@ -22138,7 +24209,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 172(AX), Z21
+	VBROADCASTSS 204(AX), Z21
 	MOVQ         BX, DX
 	VFMADD231PS  (DX), Z21, K1, Z0
 	VFMADD231PS  64(DX), Z21, K2, Z1
@@ -22526,7 +24597,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 168(AX), Z24
+	VBROADCASTSS 200(AX), Z24
 	VMULPS       Z24, Z0, Z0
 	VMULPS       Z24, Z1, Z1
 	VMULPS       Z24, Z2, Z2
@@ -22599,7 +24670,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 172(AX), Z24
+	VBROADCASTSS 204(AX), Z24
 	MOVQ         BX, DX
 	VFMADD231PS  (DX), Z24, K1, Z0
 	VFMADD231PS  64(DX), Z24, K2, Z1
@@ -23027,7 +25098,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSS 168(AX), Z27
+	VBROADCASTSS 200(AX), Z27
 	VMULPS       Z27, Z0, Z0
 	VMULPS       Z27, Z1, Z1
 	VMULPS       Z27, Z2, Z2
@@ -23107,7 +25178,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSS 172(AX), Z27
+	VBROADCASTSS 204(AX), Z27
 	MOVQ         BX, DX
 	VFMADD231PS  (DX), Z27, K1, Z0
 	VFMADD231PS  64(DX), Z27, K2, Z1
@@ -30522,7 +32593,7 @@ loop:
 
 // func dTileByRow1x8AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·dTileByRow1x8AVX512(SB), NOSPLIT, $40-8
+TEXT ·dTileByRow1x8AVX512(SB), NOSPLIT, $48-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -30532,6 +32603,8 @@ TEXT ·dTileByRow1x8AVX512(SB), NOSPLIT, $40-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
+	MOVQ    168(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -30539,7 +32612,7 @@ TEXT ·dTileByRow1x8AVX512(SB), NOSPLIT, $40-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 32(SP)
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), CX
 	SHLQ    $0x03, CX
 	MOVQ    80(AX), SI
@@ -30557,6 +32630,8 @@ tile:
 	MOVQ       96(AX), DI
 	SHRQ       $0x01, DI
 	JZ         rest
+	CMPQ       192(AX), $0x00
+	JNE        fetch
 
 loop:
 	VMOVUPD          (DX), Z1
@@ -30579,7 +32654,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 168(AX), Z1
+	VBROADCASTSD 200(AX), Z1
 	VMULPD       Z1, Z0, Z0
 
 scaled:
@@ -30595,7 +32670,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 176(AX), Z1
+	VBROADCASTSD 208(AX), Z1
 	MOVQ         BX, DX
 	VFMADD231PD  (DX), Z1, K1, Z0
 
@@ -30608,7 +32683,7 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    32(SP), DX
+	MOVQ    40(SP), DX
 	MOVQ    $-1, DI
 	BZHIQ   CX, DI, DI
 	MOVQ    BX, CX
@@ -30618,7 +32693,7 @@ lower:
 	KMOVW   BX, K1
 	VMOVUPD Z0, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 32(SP)
+	MOVQ    DX, 40(SP)
 
 stored:
 	// next tile
@@ -30636,9 +32711,28 @@ stored:
 	VZEROUPPER
 	RET
 
+fetch:
+	MOVQ 96(AX), DI
+	SHRQ $0x01, DI
+	MOVQ 32(SP), R8
+
+fetching:
+	VMOVUPD          (DX), Z1
+	VFMADD231PD.BCST (CX), Z1, Z0
+	PREFETCHT0       (R8)
+	ADDQ             192(AX), R8
+	VMOVUPD          (DX)(SI*1), Z1
+	VFMADD231PD.BCST 8(CX), Z1, Z0
+	LEAQ             (DX)(SI*2), DX
+	ADDQ             $0x10, CX
+	DECQ             DI
+	JNZ              fetching
+	MOVQ             R8, 32(SP)
+	JMP              rest
+
 // func dTileByRow2x8AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·dTileByRow2x8AVX512(SB), NOSPLIT, $40-8
+TEXT ·dTileByRow2x8AVX512(SB), NOSPLIT, $48-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -30648,6 +32742,8 @@ TEXT ·dTileByRow2x8AVX512(SB), NOSPLIT, $40-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
+	MOVQ    168(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -30655,7 +32751,7 @@ TEXT ·dTileByRow2x8AVX512(SB), NOSPLIT, $40-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 32(SP)
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x03, SI
 	MOVQ    80(AX), DI
@@ -30676,6 +32772,8 @@ tile:
 	MOVQ       96(AX), R9
 	SHRQ       $0x01, R9
 	JZ         rest
+	CMPQ       192(AX), $0x00
+	JNE        fetch
 
 loop:
 	VMOVUPD          (DX), Z2
@@ -30701,7 +32799,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 168(AX), Z2
+	VBROADCASTSD 200(AX), Z2
 	VMULPD       Z2, Z0, Z0
 	VMULPD       Z2, Z1, Z1
 
@@ -30720,7 +32818,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 176(AX), Z2
+	VBROADCASTSD 208(AX), Z2
 	MOVQ         BX, DX
 	VFMADD231PD  (DX), Z2, K1, Z0
 	ADDQ         R8, DX
@@ -30737,7 +32835,7 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    32(SP), DX
+	MOVQ    40(SP), DX
 	MOVQ    $-1, R9
 	BZHIQ   CX, R9, R9
 	MOVQ    BX, CX
@@ -30754,7 +32852,7 @@ lower:
 	KMOVW   BX, K1
 	VMOVUPD Z1, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 32(SP)
+	MOVQ    DX, 40(SP)
 
 stored:
 	// next tile
@@ -30772,9 +32870,30 @@ stored:
 	VZEROUPPER
 	RET
 
+fetch:
+	MOVQ 96(AX), R9
+	SHRQ $0x01, R9
+	MOVQ 32(SP), R10
+
+fetching:
+	VMOVUPD          (DX), Z2
+	VFMADD231PD.BCST (CX), Z2, Z0
+	VFMADD231PD.BCST (CX)(SI*1), Z2, Z1
+	PREFETCHT0       (R10)
+	ADDQ             192(AX), R10
+	VMOVUPD          (DX)(DI*1), Z2
+	VFMADD231PD.BCST 8(CX), Z2, Z0
+	VFMADD231PD.BCST 8(CX)(SI*1), Z2, Z1
+	LEAQ             (DX)(DI*2), DX
+	ADDQ             $0x10, CX
+	DECQ             R9
+	JNZ              fetching
+	MOVQ             R10, 32(SP)
+	JMP              rest
+
 // func dTileByRow3x8AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·dTileByRow3x8AVX512(SB), NOSPLIT, $40-8
+TEXT ·dTileByRow3x8AVX512(SB), NOSPLIT, $48-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -30784,6 +32903,8 @@ TEXT ·dTileByRow3x8AVX512(SB), NOSPLIT, $40-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
+	MOVQ    168(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -30791,7 +32912,7 @@ TEXT ·dTileByRow3x8AVX512(SB), NOSPLIT, $40-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 32(SP)
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x03, SI
 	MOVQ    80(AX), DI
@@ -30815,6 +32936,8 @@ tile:
 	MOVQ       96(AX), R9
 	SHRQ       $0x01, R9
 	JZ         rest
+	CMPQ       192(AX), $0x00
+	JNE        fetch
 
 loop:
 	VMOVUPD          (DX), Z3
@@ -30843,7 +32966,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 168(AX), Z3
+	VBROADCASTSD 200(AX), Z3
 	VMULPD       Z3, Z0, Z0
 	VMULPD       Z3, Z1, Z1
 	VMULPD       Z3, Z2, Z2
@@ -30865,7 +32988,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 176(AX), Z3
+	VBROADCASTSD 208(AX), Z3
 	MOVQ         BX, DX
 	VFMADD231PD  (DX), Z3, K1, Z0
 	ADDQ         R8, DX
@@ -30886,7 +33009,7 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    32(SP), DX
+	MOVQ    40(SP), DX
 	MOVQ    $-1, R9
 	BZHIQ   CX, R9, R9
 	MOVQ    BX, CX
@@ -30910,7 +33033,7 @@ lower:
 	KMOVW   BX, K1
 	VMOVUPD Z2, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 32(SP)
+	MOVQ    DX, 40(SP)
 
 stored:
 	// next tile
@@ -30928,9 +33051,32 @@ stored:
 	VZEROUPPER
 	RET
 
+fetch:
+	MOVQ 96(AX), R9
+	SHRQ $0x01, R9
+	MOVQ 32(SP), R10
+
+fetching:
+	VMOVUPD          (DX), Z3
+	VFMADD231PD.BCST (CX), Z3, Z0
+	VFMADD231PD.BCST (CX)(SI*1), Z3, Z1
+	VFMADD231PD.BCST (CX)(SI*2), Z3, Z2
+	PREFETCHT0       (R10)
+	ADDQ             192(AX), R10
+	VMOVUPD          (DX)(DI*1), Z3
+	VFMADD231PD.BCST 8(CX), Z3, Z0
+	VFMADD231PD.BCST 8(CX)(SI*1), Z3, Z1
+	VFMADD231PD.BCST 8(CX)(SI*2), Z3, Z2
+	LEAQ             (DX)(DI*2), DX
+	ADDQ             $0x10, CX
+	DECQ             R9
+	JNZ              fetching
+	MOVQ             R10, 32(SP)
+	JMP              rest
+
 // func dTileByRow4x8AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·dTileByRow4x8AVX512(SB), NOSPLIT, $40-8
+TEXT ·dTileByRow4x8AVX512(SB), NOSPLIT, $48-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -30940,6 +33086,8 @@ TEXT ·dTileByRow4x8AVX512(SB), NOSPLIT, $40-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
+	MOVQ    168(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -30947,7 +33095,7 @@ TEXT ·dTileByRow4x8AVX512(SB), NOSPLIT, $40-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 32(SP)
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x03, SI
 	MOVQ    80(AX), DI
@@ -30975,6 +33123,8 @@ tile:
 	MOVQ       96(AX), R10
 	SHRQ       $0x01, R10
 	JZ         rest
+	CMPQ       192(AX), $0x00
+	JNE        fetch
 
 loop:
 	VMOVUPD          (DX), Z4
@@ -31006,7 +33156,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 168(AX), Z4
+	VBROADCASTSD 200(AX), Z4
 	VMULPD       Z4, Z0, Z0
 	VMULPD       Z4, Z1, Z1
 	VMULPD       Z4, Z2, Z2
@@ -31031,7 +33181,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 176(AX), Z4
+	VBROADCASTSD 208(AX), Z4
 	MOVQ         BX, DX
 	VFMADD231PD  (DX), Z4, K1, Z0
 	ADDQ         R8, DX
@@ -31056,7 +33206,7 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    32(SP), DX
+	MOVQ    40(SP), DX
 	MOVQ    $-1, R10
 	BZHIQ   CX, R10, R10
 	MOVQ    BX, CX
@@ -31087,7 +33237,7 @@ lower:
 	KMOVW   BX, K1
 	VMOVUPD Z3, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 32(SP)
+	MOVQ    DX, 40(SP)
 
 stored:
 	// next tile
@@ -31105,9 +33255,34 @@ stored:
 	VZEROUPPER
 	RET
 
+fetch:
+	MOVQ 96(AX), R10
+	SHRQ $0x01, R10
+	MOVQ 32(SP), R11
+
+fetching:
+	VMOVUPD          (DX), Z4
+	VFMADD231PD.BCST (CX), Z4, Z0
+	VFMADD231PD.BCST (CX)(SI*1), Z4, Z1
+	VFMADD231PD.BCST (CX)(SI*2), Z4, Z2
+	VFMADD231PD.BCST (CX)(R9*1), Z4, Z3
+	PREFETCHT0       (R11)
+	ADDQ             192(AX), R11
+	VMOVUPD          (DX)(DI*1), Z4
+	VFMADD231PD.BCST 8(CX), Z4, Z0
+	VFMADD231PD.BCST 8(CX)(SI*1), Z4, Z1
+	VFMADD231PD.BCST 8(CX)(SI*2), Z4, Z2
+	VFMADD231PD.BCST 8(CX)(R9*1), Z4, Z3
+	LEAQ             (DX)(DI*2), DX
+	ADDQ             $0x10, CX
+	DECQ             R10
+	JNZ              fetching
+	MOVQ             R11, 32(SP)
+	JMP              rest
+
 // func dTileByRow5x8AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·dTileByRow5x8AVX512(SB), NOSPLIT, $40-8
+TEXT ·dTileByRow5x8AVX512(SB), NOSPLIT, $48-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -31117,6 +33292,8 @@ TEXT ·dTileByRow5x8AVX512(SB), NOSPLIT, $40-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
+	MOVQ    168(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -31124,7 +33301,7 @@ TEXT ·dTileByRow5x8AVX512(SB), NOSPLIT, $40-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 32(SP)
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x03, SI
 	MOVQ    80(AX), DI
@@ -31155,6 +33332,8 @@ tile:
 	MOVQ       96(AX), R10
 	SHRQ       $0x01, R10
 	JZ         rest
+	CMPQ       192(AX), $0x00
+	JNE        fetch
 
 loop:
 	VMOVUPD          (DX), Z5
@@ -31189,7 +33368,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 168(AX), Z5
+	VBROADCASTSD 200(AX), Z5
 	VMULPD       Z5, Z0, Z0
 	VMULPD       Z5, Z1, Z1
 	VMULPD       Z5, Z2, Z2
@@ -31217,7 +33396,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 176(AX), Z5
+	VBROADCASTSD 208(AX), Z5
 	MOVQ         BX, DX
 	VFMADD231PD  (DX), Z5, K1, Z0
 	ADDQ         R8, DX
@@ -31246,7 +33425,7 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    32(SP), DX
+	MOVQ    40(SP), DX
 	MOVQ    $-1, R10
 	BZHIQ   CX, R10, R10
 	MOVQ    BX, CX
@@ -31284,7 +33463,7 @@ lower:
 	KMOVW   BX, K1
 	VMOVUPD Z4, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 32(SP)
+	MOVQ    DX, 40(SP)
 
 stored:
 	// next tile
@@ -31302,9 +33481,36 @@ stored:
 	VZEROUPPER
 	RET
 
+fetch:
+	MOVQ 96(AX), R10
+	SHRQ $0x01, R10
+	MOVQ 32(SP), R11
+
+fetching:
+	VMOVUPD          (DX), Z5
+	VFMADD231PD.BCST (CX), Z5, Z0
+	VFMADD231PD.BCST (CX)(SI*1), Z5, Z1
+	VFMADD231PD.BCST (CX)(SI*2), Z5, Z2
+	VFMADD231PD.BCST (CX)(R9*1), Z5, Z3
+	VFMADD231PD.BCST (CX)(SI*4), Z5, Z4
+	PREFETCHT0       (R11)
+	ADDQ             192(AX), R11
+	VMOVUPD          (DX)(DI*1), Z5
+	VFMADD231PD.BCST 8(CX), Z5, Z0
+	VFMADD231PD.BCST 8(CX)(SI*1), Z5, Z1
+	VFMADD231PD.BCST 8(CX)(SI*2), Z5, Z2
+	VFMADD231PD.BCST 8(CX)(R9*1), Z5, Z3
+	VFMADD231PD.BCST 8(CX)(SI*4), Z5, Z4
+	LEAQ             (DX)(DI*2), DX
+	ADDQ             $0x10, CX
+	DECQ             R10
+	JNZ              fetching
+	MOVQ             R11, 32(SP)
+	JMP              rest
+
 // func dTileByRow6x8AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·dTileByRow6x8AVX512(SB), NOSPLIT, $40-8
+TEXT ·dTileByRow6x8AVX512(SB), NOSPLIT, $48-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -31314,6 +33520,8 @@ TEXT ·dTileByRow6x8AVX512(SB), NOSPLIT, $40-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
+	MOVQ    168(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -31321,7 +33529,7 @@ TEXT ·dTileByRow6x8AVX512(SB), NOSPLIT, $40-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 32(SP)
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x03, SI
 	MOVQ    80(AX), DI
@@ -31357,6 +33565,8 @@ tile:
 	MOVQ       96(AX), R11
 	SHRQ       $0x01, R11
 	JZ         rest
+	CMPQ       192(AX), $0x00
+	JNE        fetch
 
 loop:
 	VMOVUPD          (DX), Z6
@@ -31395,7 +33605,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 168(AX), Z6
+	VBROADCASTSD 200(AX), Z6
 	VMULPD       Z6, Z0, Z0
 	VMULPD       Z6, Z1, Z1
 	VMULPD       Z6, Z2, Z2
@@ -31426,7 +33636,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 176(AX), Z6
+	VBROADCASTSD 208(AX), Z6
 	MOVQ         BX, DX
 	VFMADD231PD  (DX), Z6, K1, Z0
 	ADDQ         R8, DX
@@ -31459,7 +33669,7 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    32(SP), DX
+	MOVQ    40(SP), DX
 	MOVQ    $-1, R10
 	BZHIQ   CX, R10, R10
 	MOVQ    BX, CX
@@ -31504,7 +33714,7 @@ lower:
 	KMOVW   BX, K1
 	VMOVUPD Z5, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 32(SP)
+	MOVQ    DX, 40(SP)
 
 stored:
 	// next tile
@@ -31522,9 +33732,39 @@ stored:
 	VZEROUPPER
 	RET
 
+fetch:
+	MOVQ 96(AX), R11
+	SHRQ $0x01, R11
+	MOVQ 32(SP), R12
+
+fetching:
+	VMOVUPD          (DX), Z6
+	VFMADD231PD.BCST (CX), Z6, Z0
+	VFMADD231PD.BCST (CX)(SI*1), Z6, Z1
+	VFMADD231PD.BCST (CX)(SI*2), Z6, Z2
+	VFMADD231PD.BCST (CX)(R9*1), Z6, Z3
+	VFMADD231PD.BCST (CX)(SI*4), Z6, Z4
+	VFMADD231PD.BCST (R10), Z6, Z5
+	PREFETCHT0       (R12)
+	ADDQ             192(AX), R12
+	VMOVUPD          (DX)(DI*1), Z6
+	VFMADD231PD.BCST 8(CX), Z6, Z0
+	VFMADD231PD.BCST 8(CX)(SI*1), Z6, Z1
+	VFMADD231PD.BCST 8(CX)(SI*2), Z6, Z2
+	VFMADD231PD.BCST 8(CX)(R9*1), Z6, Z3
+	VFMADD231PD.BCST 8(CX)(SI*4), Z6, Z4
+	VFMADD231PD.BCST 8(R10), Z6, Z5
+	LEAQ             (DX)(DI*2), DX
+	ADDQ             $0x10, CX
+	ADDQ             $0x10, R10
+	DECQ             R11
+	JNZ              fetching
+	MOVQ             R12, 32(SP)
+	JMP              rest
+
 // func dTileByRow7x8AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·dTileByRow7x8AVX512(SB), NOSPLIT, $40-8
+TEXT ·dTileByRow7x8AVX512(SB), NOSPLIT, $48-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -31534,6 +33774,8 @@ TEXT ·dTileByRow7x8AVX512(SB), NOSPLIT, $40-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
+	MOVQ    168(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -31541,7 +33783,7 @@ TEXT ·dTileByRow7x8AVX512(SB), NOSPLIT, $40-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 32(SP)
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x03, SI
 	MOVQ    80(AX), DI
@@ -31580,6 +33822,8 @@ tile:
 	MOVQ       96(AX), R11
 	SHRQ       $0x01, R11
 	JZ         rest
+	CMPQ       192(AX), $0x00
+	JNE        fetch
 
 loop:
 	VMOVUPD          (DX), Z7
@@ -31621,7 +33865,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 168(AX), Z7
+	VBROADCASTSD 200(AX), Z7
 	VMULPD       Z7, Z0, Z0
 	VMULPD       Z7, Z1, Z1
 	VMULPD       Z7, Z2, Z2
@@ -31655,7 +33899,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 176(AX), Z7
+	VBROADCASTSD 208(AX), Z7
 	MOVQ         BX, DX
 	VFMADD231PD  (DX), Z7, K1, Z0
 	ADDQ         R8, DX
@@ -31692,7 +33936,7 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    32(SP), DX
+	MOVQ    40(SP), DX
 	MOVQ    $-1, R10
 	BZHIQ   CX, R10, R10
 	MOVQ    BX, CX
@@ -31744,7 +33988,7 @@ lower:
 	KMOVW   BX, K1
 	VMOVUPD Z6, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 32(SP)
+	MOVQ    DX, 40(SP)
 
 stored:
 	// next tile
@@ -31762,9 +34006,41 @@ stored:
 	VZEROUPPER
 	RET
 
+fetch:
+	MOVQ 96(AX), R11
+	SHRQ $0x01, R11
+	MOVQ 32(SP), R12
+
+fetching:
+	VMOVUPD          (DX), Z7
+	VFMADD231PD.BCST (CX), Z7, Z0
+	VFMADD231PD.BCST (CX)(SI*1), Z7, Z1
+	VFMADD231PD.BCST (CX)(SI*2), Z7, Z2
+	VFMADD231PD.BCST (CX)(R9*1), Z7, Z3
+	VFMADD231PD.BCST (CX)(SI*4), Z7, Z4
+	VFMADD231PD.BCST (R10), Z7, Z5
+	VFMADD231PD.BCST (R10)(SI*1), Z7, Z6
+	PREFETCHT0       (R12)
+	ADDQ             192(AX), R12
+	VMOVUPD          (DX)(DI*1), Z7
+	VFMADD231PD.BCST 8(CX), Z7, Z0
+	VFMADD231PD.BCST 8(CX)(SI*1), Z7, Z1
+	VFMADD231PD.BCST 8(CX)(SI*2), Z7, Z2
+	VFMADD231PD.BCST 8(CX)(R9*1), Z7, Z3
+	VFMADD231PD.BCST 8(CX)(SI*4), Z7, Z4
+	VFMADD231PD.BCST 8(R10), Z7, Z5
+	VFMADD231PD.BCST 8(R10)(SI*1), Z7, Z6
+	LEAQ             (DX)(DI*2), DX
+	ADDQ             $0x10, CX
+	ADDQ             $0x10, R10
+	DECQ             R11
+	JNZ              fetching
+	MOVQ             R12, 32(SP)
+	JMP              rest
+
 // func dTileByRow8x8AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·dTileByRow8x8AVX512(SB), NOSPLIT, $40-8
+TEXT ·dTileByRow8x8AVX512(SB), NOSPLIT, $48-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -31774,6 +34050,8 @@ TEXT ·dTileByRow8x8AVX512(SB), NOSPLIT, $40-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
+	MOVQ    168(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -31781,7 +34059,7 @@ TEXT ·dTileByRow8x8AVX512(SB), NOSPLIT, $40-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 32(SP)
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x03, SI
 	MOVQ    80(AX), DI
@@ -31823,6 +34101,8 @@ tile:
 	MOVQ       96(AX), R11
 	SHRQ       $0x01, R11
 	JZ         rest
+	CMPQ       192(AX), $0x00
+	JNE        fetch
 
 loop:
 	VMOVUPD          (DX), Z8
@@ -31867,7 +34147,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 168(AX), Z8
+	VBROADCASTSD 200(AX), Z8
 	VMULPD       Z8, Z0, Z0
 	VMULPD       Z8, Z1, Z1
 	VMULPD       Z8, Z2, Z2
@@ -31904,7 +34184,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 176(AX), Z8
+	VBROADCASTSD 208(AX), Z8
 	MOVQ         BX, DX
 	VFMADD231PD  (DX), Z8, K1, Z0
 	ADDQ         R8, DX
@@ -31945,7 +34225,7 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    32(SP), DX
+	MOVQ    40(SP), DX
 	MOVQ    $-1, R10
 	BZHIQ   CX, R10, R10
 	MOVQ    BX, CX
@@ -32004,7 +34284,7 @@ lower:
 	KMOVW   BX, K1
 	VMOVUPD Z7, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 32(SP)
+	MOVQ    DX, 40(SP)
 
 stored:
 	// next tile
@@ -32022,9 +34302,43 @@ stored:
 	VZEROUPPER
 	RET
 
+fetch:
+	MOVQ 96(AX), R11
+	SHRQ $0x01, R11
+	MOVQ 32(SP), R12
+
+fetching:
+	VMOVUPD          (DX), Z8
+	VFMADD231PD.BCST (CX), Z8, Z0
+	VFMADD231PD.BCST (CX)(SI*1), Z8, Z1
+	VFMADD231PD.BCST (CX)(SI*2), Z8, Z2
+	VFMADD231PD.BCST (CX)(R9*1), Z8, Z3
+	VFMADD231PD.BCST (CX)(SI*4), Z8, Z4
+	VFMADD231PD.BCST (R10), Z8, Z5
+	VFMADD231PD.BCST (R10)(SI*1), Z8, Z6
+	VFMADD231PD.BCST (R10)(SI*2), Z8, Z7
+	PREFETCHT0       (R12)
+	ADDQ             192(AX), R12
+	VMOVUPD          (DX)(DI*1), Z8
+	VFMADD231PD.BCST 8(CX), Z8, Z0
+	VFMADD231PD.BCST 8(CX)(SI*1), Z8, Z1
+	VFMADD231PD.BCST 8(CX)(SI*2), Z8, Z2
+	VFMADD231PD.BCST 8(CX)(R9*1), Z8, Z3
+	VFMADD231PD.BCST 8(CX)(SI*4), Z8, Z4
+	VFMADD231PD.BCST 8(R10), Z8, Z5
+	VFMADD231PD.BCST 8(R10)(SI*1), Z8, Z6
+	VFMADD231PD.BCST 8(R10)(SI*2), Z8, Z7
+	LEAQ             (DX)(DI*2), DX
+	ADDQ             $0x10, CX
+	ADDQ             $0x10, R10
+	DECQ             R11
+	JNZ              fetching
+	MOVQ             R12, 32(SP)
+	JMP              rest
+
 // func dTileByRow9x8AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·dTileByRow9x8AVX512(SB), NOSPLIT, $40-8
+TEXT ·dTileByRow9x8AVX512(SB), NOSPLIT, $48-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -32034,6 +34348,8 @@ TEXT ·dTileByRow9x8AVX512(SB), NOSPLIT, $40-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
+	MOVQ    168(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -32041,7 +34357,7 @@ TEXT ·dTileByRow9x8AVX512(SB), NOSPLIT, $40-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 32(SP)
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x03, SI
 	MOVQ    80(AX), DI
@@ -32086,6 +34402,8 @@ tile:
 	MOVQ       96(AX), R11
 	SHRQ       $0x01, R11
 	JZ         rest
+	CMPQ       192(AX), $0x00
+	JNE        fetch
 
 loop:
 	VMOVUPD          (DX), Z9
@@ -32133,7 +34451,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 168(AX), Z9
+	VBROADCASTSD 200(AX), Z9
 	VMULPD       Z9, Z0, Z0
 	VMULPD       Z9, Z1, Z1
 	VMULPD       Z9, Z2, Z2
@@ -32173,7 +34491,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 176(AX), Z9
+	VBROADCASTSD 208(AX), Z9
 	MOVQ         BX, DX
 	VFMADD231PD  (DX), Z9, K1, Z0
 	ADDQ         R8, DX
@@ -32218,7 +34536,7 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    32(SP), DX
+	MOVQ    40(SP), DX
 	MOVQ    $-1, R10
 	BZHIQ   CX, R10, R10
 	MOVQ    BX, CX
@@ -32284,7 +34602,7 @@ lower:
 	KMOVW   BX, K1
 	VMOVUPD Z8, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 32(SP)
+	MOVQ    DX, 40(SP)
 
 stored:
 	// next tile
@@ -32302,9 +34620,45 @@ stored:
 	VZEROUPPER
 	RET
 
+fetch:
+	MOVQ 96(AX), R11
+	SHRQ $0x01, R11
+	MOVQ 32(SP), R12
+
+fetching:
+	VMOVUPD          (DX), Z9
+	VFMADD231PD.BCST (CX), Z9, Z0
+	VFMADD231PD.BCST (CX)(SI*1), Z9, Z1
+	VFMADD231PD.BCST (CX)(SI*2), Z9, Z2
+	VFMADD231PD.BCST (CX)(R9*1), Z9, Z3
+	VFMADD231PD.BCST (CX)(SI*4), Z9, Z4
+	VFMADD231PD.BCST (R10), Z9, Z5
+	VFMADD231PD.BCST (R10)(SI*1), Z9, Z6
+	VFMADD231PD.BCST (R10)(SI*2), Z9, Z7
+	VFMADD231PD.BCST (R10)(R9*1), Z9, Z8
+	PREFETCHT0       (R12)
+	ADDQ             192(AX), R12
+	VMOVUPD          (DX)(DI*1), Z9
+	VFMADD231PD.BCST 8(CX), Z9, Z0
+	VFMADD231PD.BCST 8(CX)(SI*1), Z9, Z1
+	VFMADD231PD.BCST 8(CX)(SI*2), Z9, Z2
+	VFMADD231PD.BCST 8(CX)(R9*1), Z9, Z3
+	VFMADD231PD.BCST 8(CX)(SI*4), Z9, Z4
+	VFMADD231PD.BCST 8(R10), Z9, Z5
+	VFMADD231PD.BCST 8(R10)(SI*1), Z9, Z6
+	VFMADD231PD.BCST 8(R10)(SI*2), Z9, Z7
+	VFMADD231PD.BCST 8(R10)(R9*1), Z9, Z8
+	LEAQ             (DX)(DI*2), DX
+	ADDQ             $0x10, CX
+	ADDQ             $0x10, R10
+	DECQ             R11
+	JNZ              fetching
+	MOVQ             R12, 32(SP)
+	JMP              rest
+
 // func dTileByRow10x8AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·dTileByRow10x8AVX512(SB), NOSPLIT, $40-8
+TEXT ·dTileByRow10x8AVX512(SB), NOSPLIT, $48-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -32314,6 +34668,8 @@ TEXT ·dTileByRow10x8AVX512(SB), NOSPLIT, $40-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
+	MOVQ    168(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -32321,7 +34677,7 @@ TEXT ·dTileByRow10x8AVX512(SB), NOSPLIT, $40-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 32(SP)
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x03, SI
 	MOVQ    80(AX), DI
@@ -32369,6 +34725,8 @@ tile:
 	MOVQ       96(AX), R11
 	SHRQ       $0x01, R11
 	JZ         rest
+	CMPQ       192(AX), $0x00
+	JNE        fetch
 
 loop:
 	VMOVUPD          (DX), Z10
@@ -32419,7 +34777,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 168(AX), Z10
+	VBROADCASTSD 200(AX), Z10
 	VMULPD       Z10, Z0, Z0
 	VMULPD       Z10, Z1, Z1
 	VMULPD       Z10, Z2, Z2
@@ -32462,7 +34820,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 176(AX), Z10
+	VBROADCASTSD 208(AX), Z10
 	MOVQ         BX, DX
 	VFMADD231PD  (DX), Z10, K1, Z0
 	ADDQ         R8, DX
@@ -32511,7 +34869,7 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    32(SP), DX
+	MOVQ    40(SP), DX
 	MOVQ    $-1, R10
 	BZHIQ   CX, R10, R10
 	MOVQ    BX, CX
@@ -32584,7 +34942,7 @@ lower:
 	KMOVW   BX, K1
 	VMOVUPD Z9, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 32(SP)
+	MOVQ    DX, 40(SP)
 
 stored:
 	// next tile
@@ -32602,9 +34960,47 @@ stored:
 	VZEROUPPER
 	RET
 
+fetch:
+	MOVQ 96(AX), R11
+	SHRQ $0x01, R11
+	MOVQ 32(SP), R12
+
+fetching:
+	VMOVUPD          (DX), Z10
+	VFMADD231PD.BCST (CX), Z10, Z0
+	VFMADD231PD.BCST (CX)(SI*1), Z10, Z1
+	VFMADD231PD.BCST (CX)(SI*2), Z10, Z2
+	VFMADD231PD.BCST (CX)(R9*1), Z10, Z3
+	VFMADD231PD.BCST (CX)(SI*4), Z10, Z4
+	VFMADD231PD.BCST (R10), Z10, Z5
+	VFMADD231PD.BCST (R10)(SI*1), Z10, Z6
+	VFMADD231PD.BCST (R10)(SI*2), Z10, Z7
+	VFMADD231PD.BCST (R10)(R9*1), Z10, Z8
+	VFMADD231PD.BCST (R10)(SI*4), Z10, Z9
+	PREFETCHT0       (R12)
+	ADDQ             192(AX), R12
+	VMOVUPD          (DX)(DI*1), Z10
+	VFMADD231PD.BCST 8(CX), Z10, Z0
+	VFMADD231PD.BCST 8(CX)(SI*1), Z10, Z1
+	VFMADD231PD.BCST 8(CX)(SI*2), Z10, Z2
+	VFMADD231PD.BCST 8(CX)(R9*1), Z10, Z3
+	VFMADD231PD.BCST 8(CX)(SI*4), Z10, Z4
+	VFMADD231PD.BCST 8(R10), Z10, Z5
+	VFMADD231PD.BCST 8(R10)(SI*1), Z10, Z6
+	VFMADD231PD.BCST 8(R10)(SI*2), Z10, Z7
+	VFMADD231PD.BCST 8(R10)(R9*1), Z10, Z8
+	VFMADD231PD.BCST 8(R10)(SI*4), Z10, Z9
+	LEAQ             (DX)(DI*2), DX
+	ADDQ             $0x10, CX
+	ADDQ             $0x10, R10
+	DECQ             R11
+	JNZ              fetching
+	MOVQ             R12, 32(SP)
+	JMP              rest
+
 // func dTileByRow11x8AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·dTileByRow11x8AVX512(SB), NOSPLIT, $40-8
+TEXT ·dTileByRow11x8AVX512(SB), NOSPLIT, $48-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -32614,6 +35010,8 @@ TEXT ·dTileByRow11x8AVX512(SB), NOSPLIT, $40-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
+	MOVQ    168(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -32621,7 +35019,7 @@ TEXT ·dTileByRow11x8AVX512(SB), NOSPLIT, $40-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 32(SP)
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x03, SI
 	MOVQ    80(AX), DI
@@ -32674,6 +35072,8 @@ tile:
 	MOVQ       96(AX), R12
 	SHRQ       $0x01, R12
 	JZ         rest
+	CMPQ       192(AX), $0x00
+	JNE        fetch
 
 loop:
 	VMOVUPD          (DX), Z11
@@ -32728,7 +35128,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 168(AX), Z11
+	VBROADCASTSD 200(AX), Z11
 	VMULPD       Z11, Z0, Z0
 	VMULPD       Z11, Z1, Z1
 	VMULPD       Z11, Z2, Z2
@@ -32774,7 +35174,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 176(AX), Z11
+	VBROADCASTSD 208(AX), Z11
 	MOVQ         BX, DX
 	VFMADD231PD  (DX), Z11, K1, Z0
 	ADDQ         R8, DX
@@ -32827,7 +35227,7 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    32(SP), DX
+	MOVQ    40(SP), DX
 	MOVQ    $-1, R10
 	BZHIQ   CX, R10, R10
 	MOVQ    BX, CX
@@ -32907,7 +35307,7 @@ lower:
 	KMOVW   BX, K1
 	VMOVUPD Z10, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 32(SP)
+	MOVQ    DX, 40(SP)
 
 stored:
 	// next tile
@@ -32925,9 +35325,50 @@ stored:
 	VZEROUPPER
 	RET
 
+fetch:
+	MOVQ 96(AX), R12
+	SHRQ $0x01, R12
+	MOVQ 32(SP), R13
+
+fetching:
+	VMOVUPD          (DX), Z11
+	VFMADD231PD.BCST (CX), Z11, Z0
+	VFMADD231PD.BCST (CX)(SI*1), Z11, Z1
+	VFMADD231PD.BCST (CX)(SI*2), Z11, Z2
+	VFMADD231PD.BCST (CX)(R9*1), Z11, Z3
+	VFMADD231PD.BCST (CX)(SI*4), Z11, Z4
+	VFMADD231PD.BCST (R10), Z11, Z5
+	VFMADD231PD.BCST (R10)(SI*1), Z11, Z6
+	VFMADD231PD.BCST (R10)(SI*2), Z11, Z7
+	VFMADD231PD.BCST (R10)(R9*1), Z11, Z8
+	VFMADD231PD.BCST (R10)(SI*4), Z11, Z9
+	VFMADD231PD.BCST (R11), Z11, Z10
+	PREFETCHT0       (R13)
+	ADDQ             192(AX), R13
+	VMOVUPD          (DX)(DI*1), Z11
+	VFMADD231PD.BCST 8(CX), Z11, Z0
+	VFMADD231PD.BCST 8(CX)(SI*1), Z11, Z1
+	VFMADD231PD.BCST 8(CX)(SI*2), Z11, Z2
+	VFMADD231PD.BCST 8(CX)(R9*1), Z11, Z3
+	VFMADD231PD.BCST 8(CX)(SI*4), Z11, Z4
+	VFMADD231PD.BCST 8(R10), Z11, Z5
+	VFMADD231PD.BCST 8(R10)(SI*1), Z11, Z6
+	VFMADD231PD.BCST 8(R10)(SI*2), Z11, Z7
+	VFMADD231PD.BCST 8(R10)(R9*1), Z11, Z8
+	VFMADD231PD.BCST 8(R10)(SI*4), Z11, Z9
+	VFMADD231PD.BCST 8(R11), Z11, Z10
+	LEAQ             (DX)(DI*2), DX
+	ADDQ             $0x10, CX
+	ADDQ             $0x10, R10
+	ADDQ             $0x10, R11
+	DECQ             R12
+	JNZ              fetching
+	MOVQ             R13, 32(SP)
+	JMP              rest
+
 // func dTileByRow12x8AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·dTileByRow12x8AVX512(SB), NOSPLIT, $40-8
+TEXT ·dTileByRow12x8AVX512(SB), NOSPLIT, $48-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -32937,6 +35378,8 @@ TEXT ·dTileByRow12x8AVX512(SB), NOSPLIT, $40-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
+	MOVQ    168(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -32944,7 +35387,7 @@ TEXT ·dTileByRow12x8AVX512(SB), NOSPLIT, $40-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 32(SP)
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x03, SI
 	MOVQ    80(AX), DI
@@ -33000,6 +35443,8 @@ tile:
 	MOVQ       96(AX), R12
 	SHRQ       $0x01, R12
 	JZ         rest
+	CMPQ       192(AX), $0x00
+	JNE        fetch
 
 loop:
 	VMOVUPD          (DX), Z12
@@ -33057,7 +35502,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 168(AX), Z12
+	VBROADCASTSD 200(AX), Z12
 	VMULPD       Z12, Z0, Z0
 	VMULPD       Z12, Z1, Z1
 	VMULPD       Z12, Z2, Z2
@@ -33106,7 +35551,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 176(AX), Z12
+	VBROADCASTSD 208(AX), Z12
 	MOVQ         BX, DX
 	VFMADD231PD  (DX), Z12, K1, Z0
 	ADDQ         R8, DX
@@ -33163,7 +35608,7 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    32(SP), DX
+	MOVQ    40(SP), DX
 	MOVQ    $-1, R10
 	BZHIQ   CX, R10, R10
 	MOVQ    BX, CX
@@ -33250,7 +35695,7 @@ lower:
 	KMOVW   BX, K1
 	VMOVUPD Z11, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 32(SP)
+	MOVQ    DX, 40(SP)
 
 stored:
 	// next tile
@@ -33268,9 +35713,52 @@ stored:
 	VZEROUPPER
 	RET
 
+fetch:
+	MOVQ 96(AX), R12
+	SHRQ $0x01, R12
+	MOVQ 32(SP), R13
+
+fetching:
+	VMOVUPD          (DX), Z12
+	VFMADD231PD.BCST (CX), Z12, Z0
+	VFMADD231PD.BCST (CX)(SI*1), Z12, Z1
+	VFMADD231PD.BCST (CX)(SI*2), Z12, Z2
+	VFMADD231PD.BCST (CX)(R9*1), Z12, Z3
+	VFMADD231PD.BCST (CX)(SI*4), Z12, Z4
+	VFMADD231PD.BCST (R10), Z12, Z5
+	VFMADD231PD.BCST (R10)(SI*1), Z12, Z6
+	VFMADD231PD.BCST (R10)(SI*2), Z12, Z7
+	VFMADD231PD.BCST (R10)(R9*1), Z12, Z8
+	VFMADD231PD.BCST (R10)(SI*4), Z12, Z9
+	VFMADD231PD.BCST (R11), Z12, Z10
+	VFMADD231PD.BCST (R11)(SI*1), Z12, Z11
+	PREFETCHT0       (R13)
+	ADDQ             192(AX), R13
+	VMOVUPD          (DX)(DI*1), Z12
+	VFMADD231PD.BCST 8(CX), Z12, Z0
+	VFMADD231PD.BCST 8(CX)(SI*1), Z12, Z1
+	VFMADD231PD.BCST 8(CX)(SI*2), Z12, Z2
+	VFMADD231PD.BCST 8(CX)(R9*1), Z12, Z3
+	VFMADD231PD.BCST 8(CX)(SI*4), Z12, Z4
+	VFMADD231PD.BCST 8(R10), Z12, Z5
+	VFMADD231PD.BCST 8(R10)(SI*1), Z12, Z6
+	VFMADD231PD.BCST 8(R10)(SI*2), Z12, Z7
+	VFMADD231PD.BCST 8(R10)(R9*1), Z12, Z8
+	VFMADD231PD.BCST 8(R10)(SI*4), Z12, Z9
+	VFMADD231PD.BCST 8(R11), Z12, Z10
+	VFMADD231PD.BCST 8(R11)(SI*1), Z12, Z11
+	LEAQ             (DX)(DI*2), DX
+	ADDQ             $0x10, CX
+	ADDQ             $0x10, R10
+	ADDQ             $0x10, R11
+	DECQ             R12
+	JNZ              fetching
+	MOVQ             R13, 32(SP)
+	JMP              rest
+
 // func dTileByRow13x8AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·dTileByRow13x8AVX512(SB), NOSPLIT, $40-8
+TEXT ·dTileByRow13x8AVX512(SB), NOSPLIT, $48-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -33280,6 +35768,8 @@ TEXT ·dTileByRow13x8AVX512(SB), NOSPLIT, $40-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
+	MOVQ    168(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -33287,7 +35777,7 @@ TEXT ·dTileByRow13x8AVX512(SB), NOSPLIT, $40-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 32(SP)
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x03, SI
 	MOVQ    80(AX), DI
@@ -33346,6 +35836,8 @@ tile:
 	MOVQ       96(AX), R12
 	SHRQ       $0x01, R12
 	JZ         rest
+	CMPQ       192(AX), $0x00
+	JNE        fetch
 
 loop:
 	VMOVUPD          (DX), Z13
@@ -33406,7 +35898,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 168(AX), Z13
+	VBROADCASTSD 200(AX), Z13
 	VMULPD       Z13, Z0, Z0
 	VMULPD       Z13, Z1, Z1
 	VMULPD       Z13, Z2, Z2
@@ -33458,7 +35950,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 176(AX), Z13
+	VBROADCASTSD 208(AX), Z13
 	MOVQ         BX, DX
 	VFMADD231PD  (DX), Z13, K1, Z0
 	ADDQ         R8, DX
@@ -33519,7 +36011,7 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    32(SP), DX
+	MOVQ    40(SP), DX
 	MOVQ    $-1, R10
 	BZHIQ   CX, R10, R10
 	MOVQ    BX, CX
@@ -33613,7 +36105,7 @@ lower:
 	KMOVW   BX, K1
 	VMOVUPD Z12, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 32(SP)
+	MOVQ    DX, 40(SP)
 
 stored:
 	// next tile
@@ -33631,9 +36123,54 @@ stored:
 	VZEROUPPER
 	RET
 
+fetch:
+	MOVQ 96(AX), R12
+	SHRQ $0x01, R12
+	MOVQ 32(SP), R13
+
+fetching:
+	VMOVUPD          (DX), Z13
+	VFMADD231PD.BCST (CX), Z13, Z0
+	VFMADD231PD.BCST (CX)(SI*1), Z13, Z1
+	VFMADD231PD.BCST (CX)(SI*2), Z13, Z2
+	VFMADD231PD.BCST (CX)(R9*1), Z13, Z3
+	VFMADD231PD.BCST (CX)(SI*4), Z13, Z4
+	VFMADD231PD.BCST (R10), Z13, Z5
+	VFMADD231PD.BCST (R10)(SI*1), Z13, Z6
+	VFMADD231PD.BCST (R10)(SI*2), Z13, Z7
+	VFMADD231PD.BCST (R10)(R9*1), Z13, Z8
+	VFMADD231PD.BCST (R10)(SI*4), Z13, Z9
+	VFMADD231PD.BCST (R11), Z13, Z10
+	VFMADD231PD.BCST (R11)(SI*1), Z13, Z11
+	VFMADD231PD.BCST (R11)(SI*2), Z13, Z12
+	PREFETCHT0       (R13)
+	ADDQ             192(AX), R13
+	VMOVUPD          (DX)(DI*1), Z13
+	VFMADD231PD.BCST 8(CX), Z13, Z0
+	VFMADD231PD.BCST 8(CX)(SI*1), Z13, Z1
+	VFMADD231PD.BCST 8(CX)(SI*2), Z13, Z2
+	VFMADD231PD.BCST 8(CX)(R9*1), Z13, Z3
+	VFMADD231PD.BCST 8(CX)(SI*4), Z13, Z4
+	VFMADD231PD.BCST 8(R10), Z13, Z5
+	VFMADD231PD.BCST 8(R10)(SI*1), Z13, Z6
+	VFMADD231PD.BCST 8(R10)(SI*2), Z13, Z7
+	VFMADD231PD.BCST 8(R10)(R9*1), Z13, Z8
+	VFMADD231PD.BCST 8(R10)(SI*4), Z13, Z9
+	VFMADD231PD.BCST 8(R11), Z13, Z10
+	VFMADD231PD.BCST 8(R11)(SI*1), Z13, Z11
+	VFMADD231PD.BCST 8(R11)(SI*2), Z13, Z12
+	LEAQ             (DX)(DI*2), DX
+	ADDQ             $0x10, CX
+	ADDQ             $0x10, R10
+	ADDQ             $0x10, R11
+	DECQ             R12
+	JNZ              fetching
+	MOVQ             R13, 32(SP)
+	JMP              rest
+
 // func dTileByRow14x8AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·dTileByRow14x8AVX512(SB), NOSPLIT, $40-8
+TEXT ·dTileByRow14x8AVX512(SB), NOSPLIT, $48-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -33643,6 +36180,8 @@ TEXT ·dTileByRow14x8AVX512(SB), NOSPLIT, $40-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
+	MOVQ    168(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -33650,7 +36189,7 @@ TEXT ·dTileByRow14x8AVX512(SB), NOSPLIT, $40-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 32(SP)
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x03, SI
 	MOVQ    80(AX), DI
@@ -33712,6 +36251,8 @@ tile:
 	MOVQ       96(AX), R12
 	SHRQ       $0x01, R12
 	JZ         rest
+	CMPQ       192(AX), $0x00
+	JNE        fetch
 
 loop:
 	VMOVUPD          (DX), Z14
@@ -33775,7 +36316,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 168(AX), Z14
+	VBROADCASTSD 200(AX), Z14
 	VMULPD       Z14, Z0, Z0
 	VMULPD       Z14, Z1, Z1
 	VMULPD       Z14, Z2, Z2
@@ -33830,7 +36371,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 176(AX), Z14
+	VBROADCASTSD 208(AX), Z14
 	MOVQ         BX, DX
 	VFMADD231PD  (DX), Z14, K1, Z0
 	ADDQ         R8, DX
@@ -33895,7 +36436,7 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    32(SP), DX
+	MOVQ    40(SP), DX
 	MOVQ    $-1, R10
 	BZHIQ   CX, R10, R10
 	MOVQ    BX, CX
@@ -33996,7 +36537,7 @@ lower:
 	KMOVW   BX, K1
 	VMOVUPD Z13, K1, (CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 32(SP)
+	MOVQ    DX, 40(SP)
 
 stored:
 	// next tile
@@ -34013,6 +36554,53 @@ stored:
 	JNZ  tile
 	VZEROUPPER
 	RET
+
+fetch:
+	MOVQ 96(AX), R12
+	SHRQ $0x01, R12
+	MOVQ 32(SP), R13
+
+fetching:
+	VMOVUPD          (DX), Z14
+	VFMADD231PD.BCST (CX), Z14, Z0
+	VFMADD231PD.BCST (CX)(SI*1), Z14, Z1
+	VFMADD231PD.BCST (CX)(SI*2), Z14, Z2
+	VFMADD231PD.BCST (CX)(R9*1), Z14, Z3
+	VFMADD231PD.BCST (CX)(SI*4), Z14, Z4
+	VFMADD231PD.BCST (R10), Z14, Z5
+	VFMADD231PD.BCST (R10)(SI*1), Z14, Z6
+	VFMADD231PD.BCST (R10)(SI*2), Z14, Z7
+	VFMADD231PD.BCST (R10)(R9*1), Z14, Z8
+	VFMADD231PD.BCST (R10)(SI*4), Z14, Z9
+	VFMADD231PD.BCST (R11), Z14, Z10
+	VFMADD231PD.BCST (R11)(SI*1), Z14, Z11
+	VFMADD231PD.BCST (R11)(SI*2), Z14, Z12
+	VFMADD231PD.BCST (R11)(R9*1), Z14, Z13
+	PREFETCHT0       (R13)
+	ADDQ             192(AX), R13
+	VMOVUPD          (DX)(DI*1), Z14
+	VFMADD231PD.BCST 8(CX), Z14, Z0
+	VFMADD231PD.BCST 8(CX)(SI*1), Z14, Z1
+	VFMADD231PD.BCST 8(CX)(SI*2), Z14, Z2
+	VFMADD231PD.BCST 8(CX)(R9*1), Z14, Z3
+	VFMADD231PD.BCST 8(CX)(SI*4), Z14, Z4
+	VFMADD231PD.BCST 8(R10), Z14, Z5
+	VFMADD231PD.BCST 8(R10)(SI*1), Z14, Z6
+	VFMADD231PD.BCST 8(R10)(SI*2), Z14, Z7
+	VFMADD231PD.BCST 8(R10)(R9*1), Z14, Z8
+	VFMADD231PD.BCST 8(R10)(SI*4), Z14, Z9
+	VFMADD231PD.BCST 8(R11), Z14, Z10
+	VFMADD231PD.BCST 8(R11)(SI*1), Z14, Z11
+	VFMADD231PD.BCST 8(R11)(SI*2), Z14, Z12
+	VFMADD231PD.BCST 8(R11)(R9*1), Z14, Z13
+	LEAQ             (DX)(DI*2), DX
+	ADDQ             $0x10, CX
+	ADDQ             $0x10, R10
+	ADDQ             $0x10, R11
+	DECQ             R12
+	JNZ              fetching
+	MOVQ             R13, 32(SP)
+	JMP              rest
 
 // func dTileByCol1x8AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
@@ -34073,7 +36661,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 168(AX), Z1
+	VBROADCASTSD 200(AX), Z1
 	VMULPD       Z1, Z0, Z0
 
 scaled:
@@ -34089,7 +36677,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 176(AX), Z1
+	VBROADCASTSD 208(AX), Z1
 	MOVQ         BX, DX
 	VFMADD231PD  (DX), Z1, K1, Z0
 
@@ -34195,7 +36783,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 168(AX), Z2
+	VBROADCASTSD 200(AX), Z2
 	VMULPD       Z2, Z0, Z0
 	VMULPD       Z2, Z1, Z1
 
@@ -34214,7 +36802,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 176(AX), Z2
+	VBROADCASTSD 208(AX), Z2
 	MOVQ         BX, DX
 	VFMADD231PD  (DX), Z2, K1, Z0
 	ADDQ         R8, DX
@@ -34337,7 +36925,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 168(AX), Z3
+	VBROADCASTSD 200(AX), Z3
 	VMULPD       Z3, Z0, Z0
 	VMULPD       Z3, Z1, Z1
 	VMULPD       Z3, Z2, Z2
@@ -34359,7 +36947,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 176(AX), Z3
+	VBROADCASTSD 208(AX), Z3
 	MOVQ         BX, DX
 	VFMADD231PD  (DX), Z3, K1, Z0
 	ADDQ         R8, DX
@@ -34499,7 +37087,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 168(AX), Z4
+	VBROADCASTSD 200(AX), Z4
 	VMULPD       Z4, Z0, Z0
 	VMULPD       Z4, Z1, Z1
 	VMULPD       Z4, Z2, Z2
@@ -34524,7 +37112,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 176(AX), Z4
+	VBROADCASTSD 208(AX), Z4
 	MOVQ         BX, DX
 	VFMADD231PD  (DX), Z4, K1, Z0
 	ADDQ         R8, DX
@@ -34681,7 +37269,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 168(AX), Z5
+	VBROADCASTSD 200(AX), Z5
 	VMULPD       Z5, Z0, Z0
 	VMULPD       Z5, Z1, Z1
 	VMULPD       Z5, Z2, Z2
@@ -34709,7 +37297,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 176(AX), Z5
+	VBROADCASTSD 208(AX), Z5
 	MOVQ         BX, DX
 	VFMADD231PD  (DX), Z5, K1, Z0
 	ADDQ         R8, DX
@@ -34883,7 +37471,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 168(AX), Z6
+	VBROADCASTSD 200(AX), Z6
 	VMULPD       Z6, Z0, Z0
 	VMULPD       Z6, Z1, Z1
 	VMULPD       Z6, Z2, Z2
@@ -34914,7 +37502,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 176(AX), Z6
+	VBROADCASTSD 208(AX), Z6
 	MOVQ         BX, DX
 	VFMADD231PD  (DX), Z6, K1, Z0
 	ADDQ         R8, DX
@@ -35105,7 +37693,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 168(AX), Z7
+	VBROADCASTSD 200(AX), Z7
 	VMULPD       Z7, Z0, Z0
 	VMULPD       Z7, Z1, Z1
 	VMULPD       Z7, Z2, Z2
@@ -35139,7 +37727,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 176(AX), Z7
+	VBROADCASTSD 208(AX), Z7
 	MOVQ         BX, DX
 	VFMADD231PD  (DX), Z7, K1, Z0
 	ADDQ         R8, DX
@@ -35347,7 +37935,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 168(AX), Z8
+	VBROADCASTSD 200(AX), Z8
 	VMULPD       Z8, Z0, Z0
 	VMULPD       Z8, Z1, Z1
 	VMULPD       Z8, Z2, Z2
@@ -35384,7 +37972,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 176(AX), Z8
+	VBROADCASTSD 208(AX), Z8
 	MOVQ         BX, DX
 	VFMADD231PD  (DX), Z8, K1, Z0
 	ADDQ         R8, DX
@@ -35609,7 +38197,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 168(AX), Z9
+	VBROADCASTSD 200(AX), Z9
 	VMULPD       Z9, Z0, Z0
 	VMULPD       Z9, Z1, Z1
 	VMULPD       Z9, Z2, Z2
@@ -35649,7 +38237,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 176(AX), Z9
+	VBROADCASTSD 208(AX), Z9
 	MOVQ         BX, DX
 	VFMADD231PD  (DX), Z9, K1, Z0
 	ADDQ         R8, DX
@@ -35891,7 +38479,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 168(AX), Z10
+	VBROADCASTSD 200(AX), Z10
 	VMULPD       Z10, Z0, Z0
 	VMULPD       Z10, Z1, Z1
 	VMULPD       Z10, Z2, Z2
@@ -35934,7 +38522,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 176(AX), Z10
+	VBROADCASTSD 208(AX), Z10
 	MOVQ         BX, DX
 	VFMADD231PD  (DX), Z10, K1, Z0
 	ADDQ         R8, DX
@@ -36193,7 +38781,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 168(AX), Z11
+	VBROADCASTSD 200(AX), Z11
 	VMULPD       Z11, Z0, Z0
 	VMULPD       Z11, Z1, Z1
 	VMULPD       Z11, Z2, Z2
@@ -36239,7 +38827,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 176(AX), Z11
+	VBROADCASTSD 208(AX), Z11
 	MOVQ         BX, DX
 	VFMADD231PD  (DX), Z11, K1, Z0
 	ADDQ         R8, DX
@@ -36515,7 +39103,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 168(AX), Z12
+	VBROADCASTSD 200(AX), Z12
 	VMULPD       Z12, Z0, Z0
 	VMULPD       Z12, Z1, Z1
 	VMULPD       Z12, Z2, Z2
@@ -36564,7 +39152,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 176(AX), Z12
+	VBROADCASTSD 208(AX), Z12
 	MOVQ         BX, DX
 	VFMADD231PD  (DX), Z12, K1, Z0
 	ADDQ         R8, DX
@@ -36857,7 +39445,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 168(AX), Z13
+	VBROADCASTSD 200(AX), Z13
 	VMULPD       Z13, Z0, Z0
 	VMULPD       Z13, Z1, Z1
 	VMULPD       Z13, Z2, Z2
@@ -36909,7 +39497,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 176(AX), Z13
+	VBROADCASTSD 208(AX), Z13
 	MOVQ         BX, DX
 	VFMADD231PD  (DX), Z13, K1, Z0
 	ADDQ         R8, DX
@@ -37219,7 +39807,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 168(AX), Z14
+	VBROADCASTSD 200(AX), Z14
 	VMULPD       Z14, Z0, Z0
 	VMULPD       Z14, Z1, Z1
 	VMULPD       Z14, Z2, Z2
@@ -37274,7 +39862,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 176(AX), Z14
+	VBROADCASTSD 208(AX), Z14
 	MOVQ         BX, DX
 	VFMADD231PD  (DX), Z14, K1, Z0
 	ADDQ         R8, DX
@@ -37460,7 +40048,7 @@ stored:
 
 // func dTileByRow1x16AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·dTileByRow1x16AVX512(SB), NOSPLIT, $40-8
+TEXT ·dTileByRow1x16AVX512(SB), NOSPLIT, $48-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -37470,6 +40058,8 @@ TEXT ·dTileByRow1x16AVX512(SB), NOSPLIT, $40-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
+	MOVQ    168(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -37477,7 +40067,7 @@ TEXT ·dTileByRow1x16AVX512(SB), NOSPLIT, $40-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 32(SP)
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), CX
 	SHLQ    $0x03, CX
 	MOVQ    80(AX), SI
@@ -37497,6 +40087,8 @@ tile:
 	MOVQ       96(AX), DI
 	SHRQ       $0x01, DI
 	JZ         rest
+	CMPQ       192(AX), $0x00
+	JNE        fetch
 
 loop:
 	VMOVUPD      (DX), Z2
@@ -37528,7 +40120,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 168(AX), Z2
+	VBROADCASTSD 200(AX), Z2
 	VMULPD       Z2, Z0, Z0
 	VMULPD       Z2, Z1, Z1
 
@@ -37548,7 +40140,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 176(AX), Z2
+	VBROADCASTSD 208(AX), Z2
 	MOVQ         BX, DX
 	VFMADD231PD  (DX), Z2, K1, Z0
 	VFMADD231PD  64(DX), Z2, K2, Z1
@@ -37563,7 +40155,7 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    32(SP), DX
+	MOVQ    40(SP), DX
 	MOVQ    $-1, DI
 	BZHIQ   CX, DI, DI
 	MOVQ    BX, CX
@@ -37576,7 +40168,7 @@ lower:
 	VMOVUPD Z0, K1, (CX)
 	VMOVUPD Z1, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 32(SP)
+	MOVQ    DX, 40(SP)
 
 stored:
 	// next tile
@@ -37594,9 +40186,34 @@ stored:
 	VZEROUPPER
 	RET
 
+fetch:
+	MOVQ 96(AX), DI
+	SHRQ $0x01, DI
+	MOVQ 32(SP), R8
+
+fetching:
+	VMOVUPD      (DX), Z2
+	VMOVUPD      64(DX), Z3
+	VBROADCASTSD (CX), Z4
+	VFMADD231PD  Z4, Z2, Z0
+	VFMADD231PD  Z4, Z3, Z1
+	PREFETCHT0   (R8)
+	ADDQ         192(AX), R8
+	VMOVUPD      (DX)(SI*1), Z2
+	VMOVUPD      64(DX)(SI*1), Z3
+	VBROADCASTSD 8(CX), Z4
+	VFMADD231PD  Z4, Z2, Z0
+	VFMADD231PD  Z4, Z3, Z1
+	LEAQ         (DX)(SI*2), DX
+	ADDQ         $0x10, CX
+	DECQ         DI
+	JNZ          fetching
+	MOVQ         R8, 32(SP)
+	JMP          rest
+
 // func dTileByRow2x16AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·dTileByRow2x16AVX512(SB), NOSPLIT, $40-8
+TEXT ·dTileByRow2x16AVX512(SB), NOSPLIT, $48-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -37606,6 +40223,8 @@ TEXT ·dTileByRow2x16AVX512(SB), NOSPLIT, $40-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
+	MOVQ    168(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -37613,7 +40232,7 @@ TEXT ·dTileByRow2x16AVX512(SB), NOSPLIT, $40-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 32(SP)
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x03, SI
 	MOVQ    80(AX), DI
@@ -37638,6 +40257,8 @@ tile:
 	MOVQ       96(AX), R9
 	SHRQ       $0x01, R9
 	JZ         rest
+	CMPQ       192(AX), $0x00
+	JNE        fetch
 
 loop:
 	VMOVUPD      (DX), Z4
@@ -37678,7 +40299,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 168(AX), Z4
+	VBROADCASTSD 200(AX), Z4
 	VMULPD       Z4, Z0, Z0
 	VMULPD       Z4, Z1, Z1
 	VMULPD       Z4, Z2, Z2
@@ -37703,7 +40324,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 176(AX), Z4
+	VBROADCASTSD 208(AX), Z4
 	MOVQ         BX, DX
 	VFMADD231PD  (DX), Z4, K1, Z0
 	VFMADD231PD  64(DX), Z4, K2, Z1
@@ -37724,7 +40345,7 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    32(SP), DX
+	MOVQ    40(SP), DX
 	MOVQ    $-1, R9
 	BZHIQ   CX, R9, R9
 	MOVQ    BX, CX
@@ -37747,7 +40368,7 @@ lower:
 	VMOVUPD Z2, K1, (CX)
 	VMOVUPD Z3, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 32(SP)
+	MOVQ    DX, 40(SP)
 
 stored:
 	// next tile
@@ -37765,9 +40386,40 @@ stored:
 	VZEROUPPER
 	RET
 
+fetch:
+	MOVQ 96(AX), R9
+	SHRQ $0x01, R9
+	MOVQ 32(SP), R10
+
+fetching:
+	VMOVUPD      (DX), Z4
+	VMOVUPD      64(DX), Z5
+	VBROADCASTSD (CX), Z6
+	VFMADD231PD  Z6, Z4, Z0
+	VFMADD231PD  Z6, Z5, Z1
+	VBROADCASTSD (CX)(SI*1), Z6
+	VFMADD231PD  Z6, Z4, Z2
+	VFMADD231PD  Z6, Z5, Z3
+	PREFETCHT0   (R10)
+	ADDQ         192(AX), R10
+	VMOVUPD      (DX)(DI*1), Z4
+	VMOVUPD      64(DX)(DI*1), Z5
+	VBROADCASTSD 8(CX), Z6
+	VFMADD231PD  Z6, Z4, Z0
+	VFMADD231PD  Z6, Z5, Z1
+	VBROADCASTSD 8(CX)(SI*1), Z6
+	VFMADD231PD  Z6, Z4, Z2
+	VFMADD231PD  Z6, Z5, Z3
+	LEAQ         (DX)(DI*2), DX
+	ADDQ         $0x10, CX
+	DECQ         R9
+	JNZ          fetching
+	MOVQ         R10, 32(SP)
+	JMP          rest
+
 // func dTileByRow3x16AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·dTileByRow3x16AVX512(SB), NOSPLIT, $40-8
+TEXT ·dTileByRow3x16AVX512(SB), NOSPLIT, $48-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -37777,6 +40429,8 @@ TEXT ·dTileByRow3x16AVX512(SB), NOSPLIT, $40-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
+	MOVQ    168(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -37784,7 +40438,7 @@ TEXT ·dTileByRow3x16AVX512(SB), NOSPLIT, $40-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 32(SP)
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x03, SI
 	MOVQ    80(AX), DI
@@ -37814,6 +40468,8 @@ tile:
 	MOVQ       96(AX), R9
 	SHRQ       $0x01, R9
 	JZ         rest
+	CMPQ       192(AX), $0x00
+	JNE        fetch
 
 loop:
 	VMOVUPD      (DX), Z6
@@ -37863,7 +40519,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 168(AX), Z6
+	VBROADCASTSD 200(AX), Z6
 	VMULPD       Z6, Z0, Z0
 	VMULPD       Z6, Z1, Z1
 	VMULPD       Z6, Z2, Z2
@@ -37893,7 +40549,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 176(AX), Z6
+	VBROADCASTSD 208(AX), Z6
 	MOVQ         BX, DX
 	VFMADD231PD  (DX), Z6, K1, Z0
 	VFMADD231PD  64(DX), Z6, K2, Z1
@@ -37920,7 +40576,7 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    32(SP), DX
+	MOVQ    40(SP), DX
 	MOVQ    $-1, R9
 	BZHIQ   CX, R9, R9
 	MOVQ    BX, CX
@@ -37953,7 +40609,7 @@ lower:
 	VMOVUPD Z4, K1, (CX)
 	VMOVUPD Z5, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 32(SP)
+	MOVQ    DX, 40(SP)
 
 stored:
 	// next tile
@@ -37971,9 +40627,46 @@ stored:
 	VZEROUPPER
 	RET
 
+fetch:
+	MOVQ 96(AX), R9
+	SHRQ $0x01, R9
+	MOVQ 32(SP), R10
+
+fetching:
+	VMOVUPD      (DX), Z6
+	VMOVUPD      64(DX), Z7
+	VBROADCASTSD (CX), Z8
+	VFMADD231PD  Z8, Z6, Z0
+	VFMADD231PD  Z8, Z7, Z1
+	VBROADCASTSD (CX)(SI*1), Z8
+	VFMADD231PD  Z8, Z6, Z2
+	VFMADD231PD  Z8, Z7, Z3
+	VBROADCASTSD (CX)(SI*2), Z8
+	VFMADD231PD  Z8, Z6, Z4
+	VFMADD231PD  Z8, Z7, Z5
+	PREFETCHT0   (R10)
+	ADDQ         192(AX), R10
+	VMOVUPD      (DX)(DI*1), Z6
+	VMOVUPD      64(DX)(DI*1), Z7
+	VBROADCASTSD 8(CX), Z8
+	VFMADD231PD  Z8, Z6, Z0
+	VFMADD231PD  Z8, Z7, Z1
+	VBROADCASTSD 8(CX)(SI*1), Z8
+	VFMADD231PD  Z8, Z6, Z2
+	VFMADD231PD  Z8, Z7, Z3
+	VBROADCASTSD 8(CX)(SI*2), Z8
+	VFMADD231PD  Z8, Z6, Z4
+	VFMADD231PD  Z8, Z7, Z5
+	LEAQ         (DX)(DI*2), DX
+	ADDQ         $0x10, CX
+	DECQ         R9
+	JNZ          fetching
+	MOVQ         R10, 32(SP)
+	JMP          rest
+
 // func dTileByRow4x16AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·dTileByRow4x16AVX512(SB), NOSPLIT, $40-8
+TEXT ·dTileByRow4x16AVX512(SB), NOSPLIT, $48-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -37983,6 +40676,8 @@ TEXT ·dTileByRow4x16AVX512(SB), NOSPLIT, $40-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
+	MOVQ    168(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -37990,7 +40685,7 @@ TEXT ·dTileByRow4x16AVX512(SB), NOSPLIT, $40-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 32(SP)
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x03, SI
 	MOVQ    80(AX), DI
@@ -38026,6 +40721,8 @@ tile:
 	MOVQ       96(AX), R10
 	SHRQ       $0x01, R10
 	JZ         rest
+	CMPQ       192(AX), $0x00
+	JNE        fetch
 
 loop:
 	VMOVUPD      (DX), Z8
@@ -38084,7 +40781,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 168(AX), Z8
+	VBROADCASTSD 200(AX), Z8
 	VMULPD       Z8, Z0, Z0
 	VMULPD       Z8, Z1, Z1
 	VMULPD       Z8, Z2, Z2
@@ -38119,7 +40816,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 176(AX), Z8
+	VBROADCASTSD 208(AX), Z8
 	MOVQ         BX, DX
 	VFMADD231PD  (DX), Z8, K1, Z0
 	VFMADD231PD  64(DX), Z8, K2, Z1
@@ -38152,7 +40849,7 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    32(SP), DX
+	MOVQ    40(SP), DX
 	MOVQ    $-1, R10
 	BZHIQ   CX, R10, R10
 	MOVQ    BX, CX
@@ -38195,7 +40892,7 @@ lower:
 	VMOVUPD Z6, K1, (CX)
 	VMOVUPD Z7, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 32(SP)
+	MOVQ    DX, 40(SP)
 
 stored:
 	// next tile
@@ -38213,9 +40910,52 @@ stored:
 	VZEROUPPER
 	RET
 
+fetch:
+	MOVQ 96(AX), R10
+	SHRQ $0x01, R10
+	MOVQ 32(SP), R11
+
+fetching:
+	VMOVUPD      (DX), Z8
+	VMOVUPD      64(DX), Z9
+	VBROADCASTSD (CX), Z10
+	VFMADD231PD  Z10, Z8, Z0
+	VFMADD231PD  Z10, Z9, Z1
+	VBROADCASTSD (CX)(SI*1), Z10
+	VFMADD231PD  Z10, Z8, Z2
+	VFMADD231PD  Z10, Z9, Z3
+	VBROADCASTSD (CX)(SI*2), Z10
+	VFMADD231PD  Z10, Z8, Z4
+	VFMADD231PD  Z10, Z9, Z5
+	VBROADCASTSD (CX)(R9*1), Z10
+	VFMADD231PD  Z10, Z8, Z6
+	VFMADD231PD  Z10, Z9, Z7
+	PREFETCHT0   (R11)
+	ADDQ         192(AX), R11
+	VMOVUPD      (DX)(DI*1), Z8
+	VMOVUPD      64(DX)(DI*1), Z9
+	VBROADCASTSD 8(CX), Z10
+	VFMADD231PD  Z10, Z8, Z0
+	VFMADD231PD  Z10, Z9, Z1
+	VBROADCASTSD 8(CX)(SI*1), Z10
+	VFMADD231PD  Z10, Z8, Z2
+	VFMADD231PD  Z10, Z9, Z3
+	VBROADCASTSD 8(CX)(SI*2), Z10
+	VFMADD231PD  Z10, Z8, Z4
+	VFMADD231PD  Z10, Z9, Z5
+	VBROADCASTSD 8(CX)(R9*1), Z10
+	VFMADD231PD  Z10, Z8, Z6
+	VFMADD231PD  Z10, Z9, Z7
+	LEAQ         (DX)(DI*2), DX
+	ADDQ         $0x10, CX
+	DECQ         R10
+	JNZ          fetching
+	MOVQ         R11, 32(SP)
+	JMP          rest
+
 // func dTileByRow5x16AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·dTileByRow5x16AVX512(SB), NOSPLIT, $40-8
+TEXT ·dTileByRow5x16AVX512(SB), NOSPLIT, $48-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -38225,6 +40965,8 @@ TEXT ·dTileByRow5x16AVX512(SB), NOSPLIT, $40-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
+	MOVQ    168(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -38232,7 +40974,7 @@ TEXT ·dTileByRow5x16AVX512(SB), NOSPLIT, $40-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 32(SP)
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x03, SI
 	MOVQ    80(AX), DI
@@ -38273,6 +41015,8 @@ tile:
 	MOVQ       96(AX), R10
 	SHRQ       $0x01, R10
 	JZ         rest
+	CMPQ       192(AX), $0x00
+	JNE        fetch
 
 loop:
 	VMOVUPD      (DX), Z10
@@ -38340,7 +41084,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 168(AX), Z10
+	VBROADCASTSD 200(AX), Z10
 	VMULPD       Z10, Z0, Z0
 	VMULPD       Z10, Z1, Z1
 	VMULPD       Z10, Z2, Z2
@@ -38380,7 +41124,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 176(AX), Z10
+	VBROADCASTSD 208(AX), Z10
 	MOVQ         BX, DX
 	VFMADD231PD  (DX), Z10, K1, Z0
 	VFMADD231PD  64(DX), Z10, K2, Z1
@@ -38419,7 +41163,7 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    32(SP), DX
+	MOVQ    40(SP), DX
 	MOVQ    $-1, R10
 	BZHIQ   CX, R10, R10
 	MOVQ    BX, CX
@@ -38472,7 +41216,7 @@ lower:
 	VMOVUPD Z8, K1, (CX)
 	VMOVUPD Z9, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 32(SP)
+	MOVQ    DX, 40(SP)
 
 stored:
 	// next tile
@@ -38490,9 +41234,58 @@ stored:
 	VZEROUPPER
 	RET
 
+fetch:
+	MOVQ 96(AX), R10
+	SHRQ $0x01, R10
+	MOVQ 32(SP), R11
+
+fetching:
+	VMOVUPD      (DX), Z10
+	VMOVUPD      64(DX), Z11
+	VBROADCASTSD (CX), Z12
+	VFMADD231PD  Z12, Z10, Z0
+	VFMADD231PD  Z12, Z11, Z1
+	VBROADCASTSD (CX)(SI*1), Z12
+	VFMADD231PD  Z12, Z10, Z2
+	VFMADD231PD  Z12, Z11, Z3
+	VBROADCASTSD (CX)(SI*2), Z12
+	VFMADD231PD  Z12, Z10, Z4
+	VFMADD231PD  Z12, Z11, Z5
+	VBROADCASTSD (CX)(R9*1), Z12
+	VFMADD231PD  Z12, Z10, Z6
+	VFMADD231PD  Z12, Z11, Z7
+	VBROADCASTSD (CX)(SI*4), Z12
+	VFMADD231PD  Z12, Z10, Z8
+	VFMADD231PD  Z12, Z11, Z9
+	PREFETCHT0   (R11)
+	ADDQ         192(AX), R11
+	VMOVUPD      (DX)(DI*1), Z10
+	VMOVUPD      64(DX)(DI*1), Z11
+	VBROADCASTSD 8(CX), Z12
+	VFMADD231PD  Z12, Z10, Z0
+	VFMADD231PD  Z12, Z11, Z1
+	VBROADCASTSD 8(CX)(SI*1), Z12
+	VFMADD231PD  Z12, Z10, Z2
+	VFMADD231PD  Z12, Z11, Z3
+	VBROADCASTSD 8(CX)(SI*2), Z12
+	VFMADD231PD  Z12, Z10, Z4
+	VFMADD231PD  Z12, Z11, Z5
+	VBROADCASTSD 8(CX)(R9*1), Z12
+	VFMADD231PD  Z12, Z10, Z6
+	VFMADD231PD  Z12, Z11, Z7
+	VBROADCASTSD 8(CX)(SI*4), Z12
+	VFMADD231PD  Z12, Z10, Z8
+	VFMADD231PD  Z12, Z11, Z9
+	LEAQ         (DX)(DI*2), DX
+	ADDQ         $0x10, CX
+	DECQ         R10
+	JNZ          fetching
+	MOVQ         R11, 32(SP)
+	JMP          rest
+
 // func dTileByRow6x16AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·dTileByRow6x16AVX512(SB), NOSPLIT, $40-8
+TEXT ·dTileByRow6x16AVX512(SB), NOSPLIT, $48-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -38502,6 +41295,8 @@ TEXT ·dTileByRow6x16AVX512(SB), NOSPLIT, $40-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
+	MOVQ    168(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -38509,7 +41304,7 @@ TEXT ·dTileByRow6x16AVX512(SB), NOSPLIT, $40-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 32(SP)
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x03, SI
 	MOVQ    80(AX), DI
@@ -38557,6 +41352,8 @@ tile:
 	MOVQ       96(AX), R11
 	SHRQ       $0x01, R11
 	JZ         rest
+	CMPQ       192(AX), $0x00
+	JNE        fetch
 
 loop:
 	VMOVUPD      (DX), Z12
@@ -38634,7 +41431,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 168(AX), Z12
+	VBROADCASTSD 200(AX), Z12
 	VMULPD       Z12, Z0, Z0
 	VMULPD       Z12, Z1, Z1
 	VMULPD       Z12, Z2, Z2
@@ -38679,7 +41476,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 176(AX), Z12
+	VBROADCASTSD 208(AX), Z12
 	MOVQ         BX, DX
 	VFMADD231PD  (DX), Z12, K1, Z0
 	VFMADD231PD  64(DX), Z12, K2, Z1
@@ -38724,7 +41521,7 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    32(SP), DX
+	MOVQ    40(SP), DX
 	MOVQ    $-1, R10
 	BZHIQ   CX, R10, R10
 	MOVQ    BX, CX
@@ -38787,7 +41584,7 @@ lower:
 	VMOVUPD Z10, K1, (CX)
 	VMOVUPD Z11, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 32(SP)
+	MOVQ    DX, 40(SP)
 
 stored:
 	// next tile
@@ -38805,9 +41602,65 @@ stored:
 	VZEROUPPER
 	RET
 
+fetch:
+	MOVQ 96(AX), R11
+	SHRQ $0x01, R11
+	MOVQ 32(SP), R12
+
+fetching:
+	VMOVUPD      (DX), Z12
+	VMOVUPD      64(DX), Z13
+	VBROADCASTSD (CX), Z14
+	VFMADD231PD  Z14, Z12, Z0
+	VFMADD231PD  Z14, Z13, Z1
+	VBROADCASTSD (CX)(SI*1), Z14
+	VFMADD231PD  Z14, Z12, Z2
+	VFMADD231PD  Z14, Z13, Z3
+	VBROADCASTSD (CX)(SI*2), Z14
+	VFMADD231PD  Z14, Z12, Z4
+	VFMADD231PD  Z14, Z13, Z5
+	VBROADCASTSD (CX)(R9*1), Z14
+	VFMADD231PD  Z14, Z12, Z6
+	VFMADD231PD  Z14, Z13, Z7
+	VBROADCASTSD (CX)(SI*4), Z14
+	VFMADD231PD  Z14, Z12, Z8
+	VFMADD231PD  Z14, Z13, Z9
+	VBROADCASTSD (R10), Z14
+	VFMADD231PD  Z14, Z12, Z10
+	VFMADD231PD  Z14, Z13, Z11
+	PREFETCHT0   (R12)
+	ADDQ         192(AX), R12
+	VMOVUPD      (DX)(DI*1), Z12
+	VMOVUPD      64(DX)(DI*1), Z13
+	VBROADCASTSD 8(CX), Z14
+	VFMADD231PD  Z14, Z12, Z0
+	VFMADD231PD  Z14, Z13, Z1
+	VBROADCASTSD 8(CX)(SI*1), Z14
+	VFMADD231PD  Z14, Z12, Z2
+	VFMADD231PD  Z14, Z13, Z3
+	VBROADCASTSD 8(CX)(SI*2), Z14
+	VFMADD231PD  Z14, Z12, Z4
+	VFMADD231PD  Z14, Z13, Z5
+	VBROADCASTSD 8(CX)(R9*1), Z14
+	VFMADD231PD  Z14, Z12, Z6
+	VFMADD231PD  Z14, Z13, Z7
+	VBROADCASTSD 8(CX)(SI*4), Z14
+	VFMADD231PD  Z14, Z12, Z8
+	VFMADD231PD  Z14, Z13, Z9
+	VBROADCASTSD 8(R10), Z14
+	VFMADD231PD  Z14, Z12, Z10
+	VFMADD231PD  Z14, Z13, Z11
+	LEAQ         (DX)(DI*2), DX
+	ADDQ         $0x10, CX
+	ADDQ         $0x10, R10
+	DECQ         R11
+	JNZ          fetching
+	MOVQ         R12, 32(SP)
+	JMP          rest
+
 // func dTileByRow7x16AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·dTileByRow7x16AVX512(SB), NOSPLIT, $40-8
+TEXT ·dTileByRow7x16AVX512(SB), NOSPLIT, $48-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -38817,6 +41670,8 @@ TEXT ·dTileByRow7x16AVX512(SB), NOSPLIT, $40-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
+	MOVQ    168(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -38824,7 +41679,7 @@ TEXT ·dTileByRow7x16AVX512(SB), NOSPLIT, $40-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 32(SP)
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x03, SI
 	MOVQ    80(AX), DI
@@ -38877,6 +41732,8 @@ tile:
 	MOVQ       96(AX), R11
 	SHRQ       $0x01, R11
 	JZ         rest
+	CMPQ       192(AX), $0x00
+	JNE        fetch
 
 loop:
 	VMOVUPD      (DX), Z14
@@ -38963,7 +41820,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 168(AX), Z14
+	VBROADCASTSD 200(AX), Z14
 	VMULPD       Z14, Z0, Z0
 	VMULPD       Z14, Z1, Z1
 	VMULPD       Z14, Z2, Z2
@@ -39013,7 +41870,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 176(AX), Z14
+	VBROADCASTSD 208(AX), Z14
 	MOVQ         BX, DX
 	VFMADD231PD  (DX), Z14, K1, Z0
 	VFMADD231PD  64(DX), Z14, K2, Z1
@@ -39064,7 +41921,7 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    32(SP), DX
+	MOVQ    40(SP), DX
 	MOVQ    $-1, R10
 	BZHIQ   CX, R10, R10
 	MOVQ    BX, CX
@@ -39137,7 +41994,7 @@ lower:
 	VMOVUPD Z12, K1, (CX)
 	VMOVUPD Z13, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 32(SP)
+	MOVQ    DX, 40(SP)
 
 stored:
 	// next tile
@@ -39155,9 +42012,71 @@ stored:
 	VZEROUPPER
 	RET
 
+fetch:
+	MOVQ 96(AX), R11
+	SHRQ $0x01, R11
+	MOVQ 32(SP), R12
+
+fetching:
+	VMOVUPD      (DX), Z14
+	VMOVUPD      64(DX), Z15
+	VBROADCASTSD (CX), Z16
+	VFMADD231PD  Z16, Z14, Z0
+	VFMADD231PD  Z16, Z15, Z1
+	VBROADCASTSD (CX)(SI*1), Z16
+	VFMADD231PD  Z16, Z14, Z2
+	VFMADD231PD  Z16, Z15, Z3
+	VBROADCASTSD (CX)(SI*2), Z16
+	VFMADD231PD  Z16, Z14, Z4
+	VFMADD231PD  Z16, Z15, Z5
+	VBROADCASTSD (CX)(R9*1), Z16
+	VFMADD231PD  Z16, Z14, Z6
+	VFMADD231PD  Z16, Z15, Z7
+	VBROADCASTSD (CX)(SI*4), Z16
+	VFMADD231PD  Z16, Z14, Z8
+	VFMADD231PD  Z16, Z15, Z9
+	VBROADCASTSD (R10), Z16
+	VFMADD231PD  Z16, Z14, Z10
+	VFMADD231PD  Z16, Z15, Z11
+	VBROADCASTSD (R10)(SI*1), Z16
+	VFMADD231PD  Z16, Z14, Z12
+	VFMADD231PD  Z16, Z15, Z13
+	PREFETCHT0   (R12)
+	ADDQ         192(AX), R12
+	VMOVUPD      (DX)(DI*1), Z14
+	VMOVUPD      64(DX)(DI*1), Z15
+	VBROADCASTSD 8(CX), Z16
+	VFMADD231PD  Z16, Z14, Z0
+	VFMADD231PD  Z16, Z15, Z1
+	VBROADCASTSD 8(CX)(SI*1), Z16
+	VFMADD231PD  Z16, Z14, Z2
+	VFMADD231PD  Z16, Z15, Z3
+	VBROADCASTSD 8(CX)(SI*2), Z16
+	VFMADD231PD  Z16, Z14, Z4
+	VFMADD231PD  Z16, Z15, Z5
+	VBROADCASTSD 8(CX)(R9*1), Z16
+	VFMADD231PD  Z16, Z14, Z6
+	VFMADD231PD  Z16, Z15, Z7
+	VBROADCASTSD 8(CX)(SI*4), Z16
+	VFMADD231PD  Z16, Z14, Z8
+	VFMADD231PD  Z16, Z15, Z9
+	VBROADCASTSD 8(R10), Z16
+	VFMADD231PD  Z16, Z14, Z10
+	VFMADD231PD  Z16, Z15, Z11
+	VBROADCASTSD 8(R10)(SI*1), Z16
+	VFMADD231PD  Z16, Z14, Z12
+	VFMADD231PD  Z16, Z15, Z13
+	LEAQ         (DX)(DI*2), DX
+	ADDQ         $0x10, CX
+	ADDQ         $0x10, R10
+	DECQ         R11
+	JNZ          fetching
+	MOVQ         R12, 32(SP)
+	JMP          rest
+
 // func dTileByRow8x16AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·dTileByRow8x16AVX512(SB), NOSPLIT, $40-8
+TEXT ·dTileByRow8x16AVX512(SB), NOSPLIT, $48-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -39167,6 +42086,8 @@ TEXT ·dTileByRow8x16AVX512(SB), NOSPLIT, $40-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
+	MOVQ    168(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -39174,7 +42095,7 @@ TEXT ·dTileByRow8x16AVX512(SB), NOSPLIT, $40-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 32(SP)
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x03, SI
 	MOVQ    80(AX), DI
@@ -39232,6 +42153,8 @@ tile:
 	MOVQ       96(AX), R11
 	SHRQ       $0x01, R11
 	JZ         rest
+	CMPQ       192(AX), $0x00
+	JNE        fetch
 
 loop:
 	VMOVUPD      (DX), Z16
@@ -39327,7 +42250,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 168(AX), Z16
+	VBROADCASTSD 200(AX), Z16
 	VMULPD       Z16, Z0, Z0
 	VMULPD       Z16, Z1, Z1
 	VMULPD       Z16, Z2, Z2
@@ -39382,7 +42305,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 176(AX), Z16
+	VBROADCASTSD 208(AX), Z16
 	MOVQ         BX, DX
 	VFMADD231PD  (DX), Z16, K1, Z0
 	VFMADD231PD  64(DX), Z16, K2, Z1
@@ -39439,7 +42362,7 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    32(SP), DX
+	MOVQ    40(SP), DX
 	MOVQ    $-1, R10
 	BZHIQ   CX, R10, R10
 	MOVQ    BX, CX
@@ -39522,7 +42445,7 @@ lower:
 	VMOVUPD Z14, K1, (CX)
 	VMOVUPD Z15, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 32(SP)
+	MOVQ    DX, 40(SP)
 
 stored:
 	// next tile
@@ -39540,9 +42463,77 @@ stored:
 	VZEROUPPER
 	RET
 
+fetch:
+	MOVQ 96(AX), R11
+	SHRQ $0x01, R11
+	MOVQ 32(SP), R12
+
+fetching:
+	VMOVUPD      (DX), Z16
+	VMOVUPD      64(DX), Z17
+	VBROADCASTSD (CX), Z18
+	VFMADD231PD  Z18, Z16, Z0
+	VFMADD231PD  Z18, Z17, Z1
+	VBROADCASTSD (CX)(SI*1), Z18
+	VFMADD231PD  Z18, Z16, Z2
+	VFMADD231PD  Z18, Z17, Z3
+	VBROADCASTSD (CX)(SI*2), Z18
+	VFMADD231PD  Z18, Z16, Z4
+	VFMADD231PD  Z18, Z17, Z5
+	VBROADCASTSD (CX)(R9*1), Z18
+	VFMADD231PD  Z18, Z16, Z6
+	VFMADD231PD  Z18, Z17, Z7
+	VBROADCASTSD (CX)(SI*4), Z18
+	VFMADD231PD  Z18, Z16, Z8
+	VFMADD231PD  Z18, Z17, Z9
+	VBROADCASTSD (R10), Z18
+	VFMADD231PD  Z18, Z16, Z10
+	VFMADD231PD  Z18, Z17, Z11
+	VBROADCASTSD (R10)(SI*1), Z18
+	VFMADD231PD  Z18, Z16, Z12
+	VFMADD231PD  Z18, Z17, Z13
+	VBROADCASTSD (R10)(SI*2), Z18
+	VFMADD231PD  Z18, Z16, Z14
+	VFMADD231PD  Z18, Z17, Z15
+	PREFETCHT0   (R12)
+	ADDQ         192(AX), R12
+	VMOVUPD      (DX)(DI*1), Z16
+	VMOVUPD      64(DX)(DI*1), Z17
+	VBROADCASTSD 8(CX), Z18
+	VFMADD231PD  Z18, Z16, Z0
+	VFMADD231PD  Z18, Z17, Z1
+	VBROADCASTSD 8(CX)(SI*1), Z18
+	VFMADD231PD  Z18, Z16, Z2
+	VFMADD231PD  Z18, Z17, Z3
+	VBROADCASTSD 8(CX)(SI*2), Z18
+	VFMADD231PD  Z18, Z16, Z4
+	VFMADD231PD  Z18, Z17, Z5
+	VBROADCASTSD 8(CX)(R9*1), Z18
+	VFMADD231PD  Z18, Z16, Z6
+	VFMADD231PD  Z18, Z17, Z7
+	VBROADCASTSD 8(CX)(SI*4), Z18
+	VFMADD231PD  Z18, Z16, Z8
+	VFMADD231PD  Z18, Z17, Z9
+	VBROADCASTSD 8(R10), Z18
+	VFMADD231PD  Z18, Z16, Z10
+	VFMADD231PD  Z18, Z17, Z11
+	VBROADCASTSD 8(R10)(SI*1), Z18
+	VFMADD231PD  Z18, Z16, Z12
+	VFMADD231PD  Z18, Z17, Z13
+	VBROADCASTSD 8(R10)(SI*2), Z18
+	VFMADD231PD  Z18, Z16, Z14
+	VFMADD231PD  Z18, Z17, Z15
+	LEAQ         (DX)(DI*2), DX
+	ADDQ         $0x10, CX
+	ADDQ         $0x10, R10
+	DECQ         R11
+	JNZ          fetching
+	MOVQ         R12, 32(SP)
+	JMP          rest
+
 // func dTileByRow9x16AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·dTileByRow9x16AVX512(SB), NOSPLIT, $40-8
+TEXT ·dTileByRow9x16AVX512(SB), NOSPLIT, $48-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -39552,6 +42543,8 @@ TEXT ·dTileByRow9x16AVX512(SB), NOSPLIT, $40-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
+	MOVQ    168(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -39559,7 +42552,7 @@ TEXT ·dTileByRow9x16AVX512(SB), NOSPLIT, $40-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 32(SP)
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x03, SI
 	MOVQ    80(AX), DI
@@ -39622,6 +42615,8 @@ tile:
 	MOVQ       96(AX), R11
 	SHRQ       $0x01, R11
 	JZ         rest
+	CMPQ       192(AX), $0x00
+	JNE        fetch
 
 loop:
 	VMOVUPD      (DX), Z18
@@ -39726,7 +42721,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 168(AX), Z18
+	VBROADCASTSD 200(AX), Z18
 	VMULPD       Z18, Z0, Z0
 	VMULPD       Z18, Z1, Z1
 	VMULPD       Z18, Z2, Z2
@@ -39786,7 +42781,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 176(AX), Z18
+	VBROADCASTSD 208(AX), Z18
 	MOVQ         BX, DX
 	VFMADD231PD  (DX), Z18, K1, Z0
 	VFMADD231PD  64(DX), Z18, K2, Z1
@@ -39849,7 +42844,7 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    32(SP), DX
+	MOVQ    40(SP), DX
 	MOVQ    $-1, R10
 	BZHIQ   CX, R10, R10
 	MOVQ    BX, CX
@@ -39942,7 +42937,7 @@ lower:
 	VMOVUPD Z16, K1, (CX)
 	VMOVUPD Z17, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 32(SP)
+	MOVQ    DX, 40(SP)
 
 stored:
 	// next tile
@@ -39960,9 +42955,83 @@ stored:
 	VZEROUPPER
 	RET
 
+fetch:
+	MOVQ 96(AX), R11
+	SHRQ $0x01, R11
+	MOVQ 32(SP), R12
+
+fetching:
+	VMOVUPD      (DX), Z18
+	VMOVUPD      64(DX), Z19
+	VBROADCASTSD (CX), Z20
+	VFMADD231PD  Z20, Z18, Z0
+	VFMADD231PD  Z20, Z19, Z1
+	VBROADCASTSD (CX)(SI*1), Z20
+	VFMADD231PD  Z20, Z18, Z2
+	VFMADD231PD  Z20, Z19, Z3
+	VBROADCASTSD (CX)(SI*2), Z20
+	VFMADD231PD  Z20, Z18, Z4
+	VFMADD231PD  Z20, Z19, Z5
+	VBROADCASTSD (CX)(R9*1), Z20
+	VFMADD231PD  Z20, Z18, Z6
+	VFMADD231PD  Z20, Z19, Z7
+	VBROADCASTSD (CX)(SI*4), Z20
+	VFMADD231PD  Z20, Z18, Z8
+	VFMADD231PD  Z20, Z19, Z9
+	VBROADCASTSD (R10), Z20
+	VFMADD231PD  Z20, Z18, Z10
+	VFMADD231PD  Z20, Z19, Z11
+	VBROADCASTSD (R10)(SI*1), Z20
+	VFMADD231PD  Z20, Z18, Z12
+	VFMADD231PD  Z20, Z19, Z13
+	VBROADCASTSD (R10)(SI*2), Z20
+	VFMADD231PD  Z20, Z18, Z14
+	VFMADD231PD  Z20, Z19, Z15
+	VBROADCASTSD (R10)(R9*1), Z20
+	VFMADD231PD  Z20, Z18, Z16
+	VFMADD231PD  Z20, Z19, Z17
+	PREFETCHT0   (R12)
+	ADDQ         192(AX), R12
+	VMOVUPD      (DX)(DI*1), Z18
+	VMOVUPD      64(DX)(DI*1), Z19
+	VBROADCASTSD 8(CX), Z20
+	VFMADD231PD  Z20, Z18, Z0
+	VFMADD231PD  Z20, Z19, Z1
+	VBROADCASTSD 8(CX)(SI*1), Z20
+	VFMADD231PD  Z20, Z18, Z2
+	VFMADD231PD  Z20, Z19, Z3
+	VBROADCASTSD 8(CX)(SI*2), Z20
+	VFMADD231PD  Z20, Z18, Z4
+	VFMADD231PD  Z20, Z19, Z5
+	VBROADCASTSD 8(CX)(R9*1), Z20
+	VFMADD231PD  Z20, Z18, Z6
+	VFMADD231PD  Z20, Z19, Z7
+	VBROADCASTSD 8(CX)(SI*4), Z20
+	VFMADD231PD  Z20, Z18, Z8
+	VFMADD231PD  Z20, Z19, Z9
+	VBROADCASTSD 8(R10), Z20
+	VFMADD231PD  Z20, Z18, Z10
+	VFMADD231PD  Z20, Z19, Z11
+	VBROADCASTSD 8(R10)(SI*1), Z20
+	VFMADD231PD  Z20, Z18, Z12
+	VFMADD231PD  Z20, Z19, Z13
+	VBROADCASTSD 8(R10)(SI*2), Z20
+	VFMADD231PD  Z20, Z18, Z14
+	VFMADD231PD  Z20, Z19, Z15
+	VBROADCASTSD 8(R10)(R9*1), Z20
+	VFMADD231PD  Z20, Z18, Z16
+	VFMADD231PD  Z20, Z19, Z17
+	LEAQ         (DX)(DI*2), DX
+	ADDQ         $0x10, CX
+	ADDQ         $0x10, R10
+	DECQ         R11
+	JNZ          fetching
+	MOVQ         R12, 32(SP)
+	JMP          rest
+
 // func dTileByRow10x16AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·dTileByRow10x16AVX512(SB), NOSPLIT, $40-8
+TEXT ·dTileByRow10x16AVX512(SB), NOSPLIT, $48-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -39972,6 +43041,8 @@ TEXT ·dTileByRow10x16AVX512(SB), NOSPLIT, $40-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
+	MOVQ    168(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -39979,7 +43050,7 @@ TEXT ·dTileByRow10x16AVX512(SB), NOSPLIT, $40-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 32(SP)
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x03, SI
 	MOVQ    80(AX), DI
@@ -40047,6 +43118,8 @@ tile:
 	MOVQ       96(AX), R11
 	SHRQ       $0x01, R11
 	JZ         rest
+	CMPQ       192(AX), $0x00
+	JNE        fetch
 
 loop:
 	VMOVUPD      (DX), Z20
@@ -40160,7 +43233,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 168(AX), Z20
+	VBROADCASTSD 200(AX), Z20
 	VMULPD       Z20, Z0, Z0
 	VMULPD       Z20, Z1, Z1
 	VMULPD       Z20, Z2, Z2
@@ -40225,7 +43298,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 176(AX), Z20
+	VBROADCASTSD 208(AX), Z20
 	MOVQ         BX, DX
 	VFMADD231PD  (DX), Z20, K1, Z0
 	VFMADD231PD  64(DX), Z20, K2, Z1
@@ -40294,7 +43367,7 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    32(SP), DX
+	MOVQ    40(SP), DX
 	MOVQ    $-1, R10
 	BZHIQ   CX, R10, R10
 	MOVQ    BX, CX
@@ -40397,7 +43470,7 @@ lower:
 	VMOVUPD Z18, K1, (CX)
 	VMOVUPD Z19, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 32(SP)
+	MOVQ    DX, 40(SP)
 
 stored:
 	// next tile
@@ -40415,9 +43488,89 @@ stored:
 	VZEROUPPER
 	RET
 
+fetch:
+	MOVQ 96(AX), R11
+	SHRQ $0x01, R11
+	MOVQ 32(SP), R12
+
+fetching:
+	VMOVUPD      (DX), Z20
+	VMOVUPD      64(DX), Z21
+	VBROADCASTSD (CX), Z22
+	VFMADD231PD  Z22, Z20, Z0
+	VFMADD231PD  Z22, Z21, Z1
+	VBROADCASTSD (CX)(SI*1), Z22
+	VFMADD231PD  Z22, Z20, Z2
+	VFMADD231PD  Z22, Z21, Z3
+	VBROADCASTSD (CX)(SI*2), Z22
+	VFMADD231PD  Z22, Z20, Z4
+	VFMADD231PD  Z22, Z21, Z5
+	VBROADCASTSD (CX)(R9*1), Z22
+	VFMADD231PD  Z22, Z20, Z6
+	VFMADD231PD  Z22, Z21, Z7
+	VBROADCASTSD (CX)(SI*4), Z22
+	VFMADD231PD  Z22, Z20, Z8
+	VFMADD231PD  Z22, Z21, Z9
+	VBROADCASTSD (R10), Z22
+	VFMADD231PD  Z22, Z20, Z10
+	VFMADD231PD  Z22, Z21, Z11
+	VBROADCASTSD (R10)(SI*1), Z22
+	VFMADD231PD  Z22, Z20, Z12
+	VFMADD231PD  Z22, Z21, Z13
+	VBROADCASTSD (R10)(SI*2), Z22
+	VFMADD231PD  Z22, Z20, Z14
+	VFMADD231PD  Z22, Z21, Z15
+	VBROADCASTSD (R10)(R9*1), Z22
+	VFMADD231PD  Z22, Z20, Z16
+	VFMADD231PD  Z22, Z21, Z17
+	VBROADCASTSD (R10)(SI*4), Z22
+	VFMADD231PD  Z22, Z20, Z18
+	VFMADD231PD  Z22, Z21, Z19
+	PREFETCHT0   (R12)
+	ADDQ         192(AX), R12
+	VMOVUPD      (DX)(DI*1), Z20
+	VMOVUPD      64(DX)(DI*1), Z21
+	VBROADCASTSD 8(CX), Z22
+	VFMADD231PD  Z22, Z20, Z0
+	VFMADD231PD  Z22, Z21, Z1
+	VBROADCASTSD 8(CX)(SI*1), Z22
+	VFMADD231PD  Z22, Z20, Z2
+	VFMADD231PD  Z22, Z21, Z3
+	VBROADCASTSD 8(CX)(SI*2), Z22
+	VFMADD231PD  Z22, Z20, Z4
+	VFMADD231PD  Z22, Z21, Z5
+	VBROADCASTSD 8(CX)(R9*1), Z22
+	VFMADD231PD  Z22, Z20, Z6
+	VFMADD231PD  Z22, Z21, Z7
+	VBROADCASTSD 8(CX)(SI*4), Z22
+	VFMADD231PD  Z22, Z20, Z8
+	VFMADD231PD  Z22, Z21, Z9
+	VBROADCASTSD 8(R10), Z22
+	VFMADD231PD  Z22, Z20, Z10
+	VFMADD231PD  Z22, Z21, Z11
+	VBROADCASTSD 8(R10)(SI*1), Z22
+	VFMADD231PD  Z22, Z20, Z12
+	VFMADD231PD  Z22, Z21, Z13
+	VBROADCASTSD 8(R10)(SI*2), Z22
+	VFMADD231PD  Z22, Z20, Z14
+	VFMADD231PD  Z22, Z21, Z15
+	VBROADCASTSD 8(R10)(R9*1), Z22
+	VFMADD231PD  Z22, Z20, Z16
+	VFMADD231PD  Z22, Z21, Z17
+	VBROADCASTSD 8(R10)(SI*4), Z22
+	VFMADD231PD  Z22, Z20, Z18
+	VFMADD231PD  Z22, Z21, Z19
+	LEAQ         (DX)(DI*2), DX
+	ADDQ         $0x10, CX
+	ADDQ         $0x10, R10
+	DECQ         R11
+	JNZ          fetching
+	MOVQ         R12, 32(SP)
+	JMP          rest
+
 // func dTileByRow11x16AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·dTileByRow11x16AVX512(SB), NOSPLIT, $40-8
+TEXT ·dTileByRow11x16AVX512(SB), NOSPLIT, $48-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -40427,6 +43580,8 @@ TEXT ·dTileByRow11x16AVX512(SB), NOSPLIT, $40-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
+	MOVQ    168(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -40434,7 +43589,7 @@ TEXT ·dTileByRow11x16AVX512(SB), NOSPLIT, $40-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 32(SP)
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x03, SI
 	MOVQ    80(AX), DI
@@ -40509,6 +43664,8 @@ tile:
 	MOVQ       96(AX), R12
 	SHRQ       $0x01, R12
 	JZ         rest
+	CMPQ       192(AX), $0x00
+	JNE        fetch
 
 loop:
 	VMOVUPD      (DX), Z22
@@ -40632,7 +43789,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 168(AX), Z22
+	VBROADCASTSD 200(AX), Z22
 	VMULPD       Z22, Z0, Z0
 	VMULPD       Z22, Z1, Z1
 	VMULPD       Z22, Z2, Z2
@@ -40702,7 +43859,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 176(AX), Z22
+	VBROADCASTSD 208(AX), Z22
 	MOVQ         BX, DX
 	VFMADD231PD  (DX), Z22, K1, Z0
 	VFMADD231PD  64(DX), Z22, K2, Z1
@@ -40777,7 +43934,7 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    32(SP), DX
+	MOVQ    40(SP), DX
 	MOVQ    $-1, R10
 	BZHIQ   CX, R10, R10
 	MOVQ    BX, CX
@@ -40890,7 +44047,7 @@ lower:
 	VMOVUPD Z20, K1, (CX)
 	VMOVUPD Z21, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 32(SP)
+	MOVQ    DX, 40(SP)
 
 stored:
 	// next tile
@@ -40908,9 +44065,96 @@ stored:
 	VZEROUPPER
 	RET
 
+fetch:
+	MOVQ 96(AX), R12
+	SHRQ $0x01, R12
+	MOVQ 32(SP), R13
+
+fetching:
+	VMOVUPD      (DX), Z22
+	VMOVUPD      64(DX), Z23
+	VBROADCASTSD (CX), Z24
+	VFMADD231PD  Z24, Z22, Z0
+	VFMADD231PD  Z24, Z23, Z1
+	VBROADCASTSD (CX)(SI*1), Z24
+	VFMADD231PD  Z24, Z22, Z2
+	VFMADD231PD  Z24, Z23, Z3
+	VBROADCASTSD (CX)(SI*2), Z24
+	VFMADD231PD  Z24, Z22, Z4
+	VFMADD231PD  Z24, Z23, Z5
+	VBROADCASTSD (CX)(R9*1), Z24
+	VFMADD231PD  Z24, Z22, Z6
+	VFMADD231PD  Z24, Z23, Z7
+	VBROADCASTSD (CX)(SI*4), Z24
+	VFMADD231PD  Z24, Z22, Z8
+	VFMADD231PD  Z24, Z23, Z9
+	VBROADCASTSD (R10), Z24
+	VFMADD231PD  Z24, Z22, Z10
+	VFMADD231PD  Z24, Z23, Z11
+	VBROADCASTSD (R10)(SI*1), Z24
+	VFMADD231PD  Z24, Z22, Z12
+	VFMADD231PD  Z24, Z23, Z13
+	VBROADCASTSD (R10)(SI*2), Z24
+	VFMADD231PD  Z24, Z22, Z14
+	VFMADD231PD  Z24, Z23, Z15
+	VBROADCASTSD (R10)(R9*1), Z24
+	VFMADD231PD  Z24, Z22, Z16
+	VFMADD231PD  Z24, Z23, Z17
+	VBROADCASTSD (R10)(SI*4), Z24
+	VFMADD231PD  Z24, Z22, Z18
+	VFMADD231PD  Z24, Z23, Z19
+	VBROADCASTSD (R11), Z24
+	VFMADD231PD  Z24, Z22, Z20
+	VFMADD231PD  Z24, Z23, Z21
+	PREFETCHT0   (R13)
+	ADDQ         192(AX), R13
+	VMOVUPD      (DX)(DI*1), Z22
+	VMOVUPD      64(DX)(DI*1), Z23
+	VBROADCASTSD 8(CX), Z24
+	VFMADD231PD  Z24, Z22, Z0
+	VFMADD231PD  Z24, Z23, Z1
+	VBROADCASTSD 8(CX)(SI*1), Z24
+	VFMADD231PD  Z24, Z22, Z2
+	VFMADD231PD  Z24, Z23, Z3
+	VBROADCASTSD 8(CX)(SI*2), Z24
+	VFMADD231PD  Z24, Z22, Z4
+	VFMADD231PD  Z24, Z23, Z5
+	VBROADCASTSD 8(CX)(R9*1), Z24
+	VFMADD231PD  Z24, Z22, Z6
+	VFMADD231PD  Z24, Z23, Z7
+	VBROADCASTSD 8(CX)(SI*4), Z24
+	VFMADD231PD  Z24, Z22, Z8
+	VFMADD231PD  Z24, Z23, Z9
+	VBROADCASTSD 8(R10), Z24
+	VFMADD231PD  Z24, Z22, Z10
+	VFMADD231PD  Z24, Z23, Z11
+	VBROADCASTSD 8(R10)(SI*1), Z24
+	VFMADD231PD  Z24, Z22, Z12
+	VFMADD231PD  Z24, Z23, Z13
+	VBROADCASTSD 8(R10)(SI*2), Z24
+	VFMADD231PD  Z24, Z22, Z14
+	VFMADD231PD  Z24, Z23, Z15
+	VBROADCASTSD 8(R10)(R9*1), Z24
+	VFMADD231PD  Z24, Z22, Z16
+	VFMADD231PD  Z24, Z23, Z17
+	VBROADCASTSD 8(R10)(SI*4), Z24
+	VFMADD231PD  Z24, Z22, Z18
+	VFMADD231PD  Z24, Z23, Z19
+	VBROADCASTSD 8(R11), Z24
+	VFMADD231PD  Z24, Z22, Z20
+	VFMADD231PD  Z24, Z23, Z21
+	LEAQ         (DX)(DI*2), DX
+	ADDQ         $0x10, CX
+	ADDQ         $0x10, R10
+	ADDQ         $0x10, R11
+	DECQ         R12
+	JNZ          fetching
+	MOVQ         R13, 32(SP)
+	JMP          rest
+
 // func dTileByRow12x16AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·dTileByRow12x16AVX512(SB), NOSPLIT, $40-8
+TEXT ·dTileByRow12x16AVX512(SB), NOSPLIT, $48-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -40920,6 +44164,8 @@ TEXT ·dTileByRow12x16AVX512(SB), NOSPLIT, $40-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
+	MOVQ    168(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -40927,7 +44173,7 @@ TEXT ·dTileByRow12x16AVX512(SB), NOSPLIT, $40-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 32(SP)
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x03, SI
 	MOVQ    80(AX), DI
@@ -41007,6 +44253,8 @@ tile:
 	MOVQ       96(AX), R12
 	SHRQ       $0x01, R12
 	JZ         rest
+	CMPQ       192(AX), $0x00
+	JNE        fetch
 
 loop:
 	VMOVUPD      (DX), Z24
@@ -41139,7 +44387,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 168(AX), Z24
+	VBROADCASTSD 200(AX), Z24
 	VMULPD       Z24, Z0, Z0
 	VMULPD       Z24, Z1, Z1
 	VMULPD       Z24, Z2, Z2
@@ -41214,7 +44462,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 176(AX), Z24
+	VBROADCASTSD 208(AX), Z24
 	MOVQ         BX, DX
 	VFMADD231PD  (DX), Z24, K1, Z0
 	VFMADD231PD  64(DX), Z24, K2, Z1
@@ -41295,7 +44543,7 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    32(SP), DX
+	MOVQ    40(SP), DX
 	MOVQ    $-1, R10
 	BZHIQ   CX, R10, R10
 	MOVQ    BX, CX
@@ -41418,7 +44666,7 @@ lower:
 	VMOVUPD Z22, K1, (CX)
 	VMOVUPD Z23, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 32(SP)
+	MOVQ    DX, 40(SP)
 
 stored:
 	// next tile
@@ -41436,9 +44684,102 @@ stored:
 	VZEROUPPER
 	RET
 
+fetch:
+	MOVQ 96(AX), R12
+	SHRQ $0x01, R12
+	MOVQ 32(SP), R13
+
+fetching:
+	VMOVUPD      (DX), Z24
+	VMOVUPD      64(DX), Z25
+	VBROADCASTSD (CX), Z26
+	VFMADD231PD  Z26, Z24, Z0
+	VFMADD231PD  Z26, Z25, Z1
+	VBROADCASTSD (CX)(SI*1), Z26
+	VFMADD231PD  Z26, Z24, Z2
+	VFMADD231PD  Z26, Z25, Z3
+	VBROADCASTSD (CX)(SI*2), Z26
+	VFMADD231PD  Z26, Z24, Z4
+	VFMADD231PD  Z26, Z25, Z5
+	VBROADCASTSD (CX)(R9*1), Z26
+	VFMADD231PD  Z26, Z24, Z6
+	VFMADD231PD  Z26, Z25, Z7
+	VBROADCASTSD (CX)(SI*4), Z26
+	VFMADD231PD  Z26, Z24, Z8
+	VFMADD231PD  Z26, Z25, Z9
+	VBROADCASTSD (R10), Z26
+	VFMADD231PD  Z26, Z24, Z10
+	VFMADD231PD  Z26, Z25, Z11
+	VBROADCASTSD (R10)(SI*1), Z26
+	VFMADD231PD  Z26, Z24, Z12
+	VFMADD231PD  Z26, Z25, Z13
+	VBROADCASTSD (R10)(SI*2), Z26
+	VFMADD231PD  Z26, Z24, Z14
+	VFMADD231PD  Z26, Z25, Z15
+	VBROADCASTSD (R10)(R9*1), Z26
+	VFMADD231PD  Z26, Z24, Z16
+	VFMADD231PD  Z26, Z25, Z17
+	VBROADCASTSD (R10)(SI*4), Z26
+	VFMADD231PD  Z26, Z24, Z18
+	VFMADD231PD  Z26, Z25, Z19
+	VBROADCASTSD (R11), Z26
+	VFMADD231PD  Z26, Z24, Z20
+	VFMADD231PD  Z26, Z25, Z21
+	VBROADCASTSD (R11)(SI*1), Z26
+	VFMADD231PD  Z26, Z24, Z22
+	VFMADD231PD  Z26, Z25, Z23
+	PREFETCHT0   (R13)
+	ADDQ         192(AX), R13
+	VMOVUPD      (DX)(DI*1), Z24
+	VMOVUPD      64(DX)(DI*1), Z25
+	VBROADCASTSD 8(CX), Z26
+	VFMADD231PD  Z26, Z24, Z0
+	VFMADD231PD  Z26, Z25, Z1
+	VBROADCASTSD 8(CX)(SI*1), Z26
+	VFMADD231PD  Z26, Z24, Z2
+	VFMADD231PD  Z26, Z25, Z3
+	VBROADCASTSD 8(CX)(SI*2), Z26
+	VFMADD231PD  Z26, Z24, Z4
+	VFMADD231PD  Z26, Z25, Z5
+	VBROADCASTSD 8(CX)(R9*1), Z26
+	VFMADD231PD  Z26, Z24, Z6
+	VFMADD231PD  Z26, Z25, Z7
+	VBROADCASTSD 8(CX)(SI*4), Z26
+	VFMADD231PD  Z26, Z24, Z8
+	VFMADD231PD  Z26, Z25, Z9
+	VBROADCASTSD 8(R10), Z26
+	VFMADD231PD  Z26, Z24, Z10
+	VFMADD231PD  Z26, Z25, Z11
+	VBROADCASTSD 8(R10)(SI*1), Z26
+	VFMADD231PD  Z26, Z24, Z12
+	VFMADD231PD  Z26, Z25, Z13
+	VBROADCASTSD 8(R10)(SI*2), Z26
+	VFMADD231PD  Z26, Z24, Z14
+	VFMADD231PD  Z26, Z25, Z15
+	VBROADCASTSD 8(R10)(R9*1), Z26
+	VFMADD231PD  Z26, Z24, Z16
+	VFMADD231PD  Z26, Z25, Z17
+	VBROADCASTSD 8(R10)(SI*4), Z26
+	VFMADD231PD  Z26, Z24, Z18
+	VFMADD231PD  Z26, Z25, Z19
+	VBROADCASTSD 8(R11), Z26
+	VFMADD231PD  Z26, Z24, Z20
+	VFMADD231PD  Z26, Z25, Z21
+	VBROADCASTSD 8(R11)(SI*1), Z26
+	VFMADD231PD  Z26, Z24, Z22
+	VFMADD231PD  Z26, Z25, Z23
+	LEAQ         (DX)(DI*2), DX
+	ADDQ         $0x10, CX
+	ADDQ         $0x10, R10
+	ADDQ         $0x10, R11
+	DECQ         R12
+	JNZ          fetching
+	MOVQ         R13, 32(SP)
+	JMP          rest
+
 // func dTileByRow13x16AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·dTileByRow13x16AVX512(SB), NOSPLIT, $40-8
+TEXT ·dTileByRow13x16AVX512(SB), NOSPLIT, $48-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -41448,6 +44789,8 @@ TEXT ·dTileByRow13x16AVX512(SB), NOSPLIT, $40-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
+	MOVQ    168(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -41455,7 +44798,7 @@ TEXT ·dTileByRow13x16AVX512(SB), NOSPLIT, $40-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 32(SP)
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x03, SI
 	MOVQ    80(AX), DI
@@ -41540,6 +44883,8 @@ tile:
 	MOVQ       96(AX), R12
 	SHRQ       $0x01, R12
 	JZ         rest
+	CMPQ       192(AX), $0x00
+	JNE        fetch
 
 loop:
 	VMOVUPD      (DX), Z26
@@ -41681,7 +45026,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 168(AX), Z26
+	VBROADCASTSD 200(AX), Z26
 	VMULPD       Z26, Z0, Z0
 	VMULPD       Z26, Z1, Z1
 	VMULPD       Z26, Z2, Z2
@@ -41761,7 +45106,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 176(AX), Z26
+	VBROADCASTSD 208(AX), Z26
 	MOVQ         BX, DX
 	VFMADD231PD  (DX), Z26, K1, Z0
 	VFMADD231PD  64(DX), Z26, K2, Z1
@@ -41848,7 +45193,7 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    32(SP), DX
+	MOVQ    40(SP), DX
 	MOVQ    $-1, R10
 	BZHIQ   CX, R10, R10
 	MOVQ    BX, CX
@@ -41981,7 +45326,7 @@ lower:
 	VMOVUPD Z24, K1, (CX)
 	VMOVUPD Z25, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 32(SP)
+	MOVQ    DX, 40(SP)
 
 stored:
 	// next tile
@@ -41999,9 +45344,108 @@ stored:
 	VZEROUPPER
 	RET
 
+fetch:
+	MOVQ 96(AX), R12
+	SHRQ $0x01, R12
+	MOVQ 32(SP), R13
+
+fetching:
+	VMOVUPD      (DX), Z26
+	VMOVUPD      64(DX), Z27
+	VBROADCASTSD (CX), Z28
+	VFMADD231PD  Z28, Z26, Z0
+	VFMADD231PD  Z28, Z27, Z1
+	VBROADCASTSD (CX)(SI*1), Z28
+	VFMADD231PD  Z28, Z26, Z2
+	VFMADD231PD  Z28, Z27, Z3
+	VBROADCASTSD (CX)(SI*2), Z28
+	VFMADD231PD  Z28, Z26, Z4
+	VFMADD231PD  Z28, Z27, Z5
+	VBROADCASTSD (CX)(R9*1), Z28
+	VFMADD231PD  Z28, Z26, Z6
+	VFMADD231PD  Z28, Z27, Z7
+	VBROADCASTSD (CX)(SI*4), Z28
+	VFMADD231PD  Z28, Z26, Z8
+	VFMADD231PD  Z28, Z27, Z9
+	VBROADCASTSD (R10), Z28
+	VFMADD231PD  Z28, Z26, Z10
+	VFMADD231PD  Z28, Z27, Z11
+	VBROADCASTSD (R10)(SI*1), Z28
+	VFMADD231PD  Z28, Z26, Z12
+	VFMADD231PD  Z28, Z27, Z13
+	VBROADCASTSD (R10)(SI*2), Z28
+	VFMADD231PD  Z28, Z26, Z14
+	VFMADD231PD  Z28, Z27, Z15
+	VBROADCASTSD (R10)(R9*1), Z28
+	VFMADD231PD  Z28, Z26, Z16
+	VFMADD231PD  Z28, Z27, Z17
+	VBROADCASTSD (R10)(SI*4), Z28
+	VFMADD231PD  Z28, Z26, Z18
+	VFMADD231PD  Z28, Z27, Z19
+	VBROADCASTSD (R11), Z28
+	VFMADD231PD  Z28, Z26, Z20
+	VFMADD231PD  Z28, Z27, Z21
+	VBROADCASTSD (R11)(SI*1), Z28
+	VFMADD231PD  Z28, Z26, Z22
+	VFMADD231PD  Z28, Z27, Z23
+	VBROADCASTSD (R11)(SI*2), Z28
+	VFMADD231PD  Z28, Z26, Z24
+	VFMADD231PD  Z28, Z27, Z25
+	PREFETCHT0   (R13)
+	ADDQ         192(AX), R13
+	VMOVUPD      (DX)(DI*1), Z26
+	VMOVUPD      64(DX)(DI*1), Z27
+	VBROADCASTSD 8(CX), Z28
+	VFMADD231PD  Z28, Z26, Z0
+	VFMADD231PD  Z28, Z27, Z1
+	VBROADCASTSD 8(CX)(SI*1), Z28
+	VFMADD231PD  Z28, Z26, Z2
+	VFMADD231PD  Z28, Z27, Z3
+	VBROADCASTSD 8(CX)(SI*2), Z28
+	VFMADD231PD  Z28, Z26, Z4
+	VFMADD231PD  Z28, Z27, Z5
+	VBROADCASTSD 8(CX)(R9*1), Z28
+	VFMADD231PD  Z28, Z26, Z6
+	VFMADD231PD  Z28, Z27, Z7
+	VBROADCASTSD 8(CX)(SI*4), Z28
+	VFMADD231PD  Z28, Z26, Z8
+	VFMADD231PD  Z28, Z27, Z9
+	VBROADCASTSD 8(R10), Z28
+	VFMADD231PD  Z28, Z26, Z10
+	VFMADD231PD  Z28, Z27, Z11
+	VBROADCASTSD 8(R10)(SI*1), Z28
+	VFMADD231PD  Z28, Z26, Z12
+	VFMADD231PD  Z28, Z27, Z13
+	VBROADCASTSD 8(R10)(SI*2), Z28
+	VFMADD231PD  Z28, Z26, Z14
+	VFMADD231PD  Z28, Z27, Z15
+	VBROADCASTSD 8(R10)(R9*1), Z28
+	VFMADD231PD  Z28, Z26, Z16
+	VFMADD231PD  Z28, Z27, Z17
+	VBROADCASTSD 8(R10)(SI*4), Z28
+	VFMADD231PD  Z28, Z26, Z18
+	VFMADD231PD  Z28, Z27, Z19
+	VBROADCASTSD 8(R11), Z28
+	VFMADD231PD  Z28, Z26, Z20
+	VFMADD231PD  Z28, Z27, Z21
+	VBROADCASTSD 8(R11)(SI*1), Z28
+	VFMADD231PD  Z28, Z26, Z22
+	VFMADD231PD  Z28, Z27, Z23
+	VBROADCASTSD 8(R11)(SI*2), Z28
+	VFMADD231PD  Z28, Z26, Z24
+	VFMADD231PD  Z28, Z27, Z25
+	LEAQ         (DX)(DI*2), DX
+	ADDQ         $0x10, CX
+	ADDQ         $0x10, R10
+	ADDQ         $0x10, R11
+	DECQ         R12
+	JNZ          fetching
+	MOVQ         R13, 32(SP)
+	JMP          rest
+
 // func dTileByRow14x16AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·dTileByRow14x16AVX512(SB), NOSPLIT, $40-8
+TEXT ·dTileByRow14x16AVX512(SB), NOSPLIT, $48-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -42011,6 +45455,8 @@ TEXT ·dTileByRow14x16AVX512(SB), NOSPLIT, $40-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
+	MOVQ    168(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -42018,7 +45464,7 @@ TEXT ·dTileByRow14x16AVX512(SB), NOSPLIT, $40-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 32(SP)
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x03, SI
 	MOVQ    80(AX), DI
@@ -42108,6 +45554,8 @@ tile:
 	MOVQ       96(AX), R12
 	SHRQ       $0x01, R12
 	JZ         rest
+	CMPQ       192(AX), $0x00
+	JNE        fetch
 
 loop:
 	VMOVUPD      (DX), Z28
@@ -42258,7 +45706,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 168(AX), Z28
+	VBROADCASTSD 200(AX), Z28
 	VMULPD       Z28, Z0, Z0
 	VMULPD       Z28, Z1, Z1
 	VMULPD       Z28, Z2, Z2
@@ -42343,7 +45791,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 176(AX), Z28
+	VBROADCASTSD 208(AX), Z28
 	MOVQ         BX, DX
 	VFMADD231PD  (DX), Z28, K1, Z0
 	VFMADD231PD  64(DX), Z28, K2, Z1
@@ -42436,7 +45884,7 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    32(SP), DX
+	MOVQ    40(SP), DX
 	MOVQ    $-1, R10
 	BZHIQ   CX, R10, R10
 	MOVQ    BX, CX
@@ -42579,7 +46027,7 @@ lower:
 	VMOVUPD Z26, K1, (CX)
 	VMOVUPD Z27, K2, 64(CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 32(SP)
+	MOVQ    DX, 40(SP)
 
 stored:
 	// next tile
@@ -42596,6 +46044,111 @@ stored:
 	JNZ  tile
 	VZEROUPPER
 	RET
+
+fetch:
+	MOVQ 96(AX), R12
+	SHRQ $0x01, R12
+	MOVQ 32(SP), R13
+
+fetching:
+	VMOVUPD      (DX), Z28
+	VMOVUPD      64(DX), Z29
+	VBROADCASTSD (CX), Z30
+	VFMADD231PD  Z30, Z28, Z0
+	VFMADD231PD  Z30, Z29, Z1
+	VBROADCASTSD (CX)(SI*1), Z30
+	VFMADD231PD  Z30, Z28, Z2
+	VFMADD231PD  Z30, Z29, Z3
+	VBROADCASTSD (CX)(SI*2), Z30
+	VFMADD231PD  Z30, Z28, Z4
+	VFMADD231PD  Z30, Z29, Z5
+	VBROADCASTSD (CX)(R9*1), Z30
+	VFMADD231PD  Z30, Z28, Z6
+	VFMADD231PD  Z30, Z29, Z7
+	VBROADCASTSD (CX)(SI*4), Z30
+	VFMADD231PD  Z30, Z28, Z8
+	VFMADD231PD  Z30, Z29, Z9
+	VBROADCASTSD (R10), Z30
+	VFMADD231PD  Z30, Z28, Z10
+	VFMADD231PD  Z30, Z29, Z11
+	VBROADCASTSD (R10)(SI*1), Z30
+	VFMADD231PD  Z30, Z28, Z12
+	VFMADD231PD  Z30, Z29, Z13
+	VBROADCASTSD (R10)(SI*2), Z30
+	VFMADD231PD  Z30, Z28, Z14
+	VFMADD231PD  Z30, Z29, Z15
+	VBROADCASTSD (R10)(R9*1), Z30
+	VFMADD231PD  Z30, Z28, Z16
+	VFMADD231PD  Z30, Z29, Z17
+	VBROADCASTSD (R10)(SI*4), Z30
+	VFMADD231PD  Z30, Z28, Z18
+	VFMADD231PD  Z30, Z29, Z19
+	VBROADCASTSD (R11), Z30
+	VFMADD231PD  Z30, Z28, Z20
+	VFMADD231PD  Z30, Z29, Z21
+	VBROADCASTSD (R11)(SI*1), Z30
+	VFMADD231PD  Z30, Z28, Z22
+	VFMADD231PD  Z30, Z29, Z23
+	VBROADCASTSD (R11)(SI*2), Z30
+	VFMADD231PD  Z30, Z28, Z24
+	VFMADD231PD  Z30, Z29, Z25
+	VBROADCASTSD (R11)(R9*1), Z30
+	VFMADD231PD  Z30, Z28, Z26
+	VFMADD231PD  Z30, Z29, Z27
+	PREFETCHT0   (R13)
+	ADDQ         192(AX), R13
+	VMOVUPD      (DX)(DI*1), Z28
+	VMOVUPD      64(DX)(DI*1), Z29
+	VBROADCASTSD 8(CX), Z30
+	VFMADD231PD  Z30, Z28, Z0
+	VFMADD231PD  Z30, Z29, Z1
+	VBROADCASTSD 8(CX)(SI*1), Z30
+	VFMADD231PD  Z30, Z28, Z2
+	VFMADD231PD  Z30, Z29, Z3
+	VBROADCASTSD 8(CX)(SI*2), Z30
+	VFMADD231PD  Z30, Z28, Z4
+	VFMADD231PD  Z30, Z29, Z5
+	VBROADCASTSD 8(CX)(R9*1), Z30
+	VFMADD231PD  Z30, Z28, Z6
+	VFMADD231PD  Z30, Z29, Z7
+	VBROADCASTSD 8(CX)(SI*4), Z30
+	VFMADD231PD  Z30, Z28, Z8
+	VFMADD231PD  Z30, Z29, Z9
+	VBROADCASTSD 8(R10), Z30
+	VFMADD231PD  Z30, Z28, Z10
+	VFMADD231PD  Z30, Z29, Z11
+	VBROADCASTSD 8(R10)(SI*1), Z30
+	VFMADD231PD  Z30, Z28, Z12
+	VFMADD231PD  Z30, Z29, Z13
+	VBROADCASTSD 8(R10)(SI*2), Z30
+	VFMADD231PD  Z30, Z28, Z14
+	VFMADD231PD  Z30, Z29, Z15
+	VBROADCASTSD 8(R10)(R9*1), Z30
+	VFMADD231PD  Z30, Z28, Z16
+	VFMADD231PD  Z30, Z29, Z17
+	VBROADCASTSD 8(R10)(SI*4), Z30
+	VFMADD231PD  Z30, Z28, Z18
+	VFMADD231PD  Z30, Z29, Z19
+	VBROADCASTSD 8(R11), Z30
+	VFMADD231PD  Z30, Z28, Z20
+	VFMADD231PD  Z30, Z29, Z21
+	VBROADCASTSD 8(R11)(SI*1), Z30
+	VFMADD231PD  Z30, Z28, Z22
+	VFMADD231PD  Z30, Z29, Z23
+	VBROADCASTSD 8(R11)(SI*2), Z30
+	VFMADD231PD  Z30, Z28, Z24
+	VFMADD231PD  Z30, Z29, Z25
+	VBROADCASTSD 8(R11)(R9*1), Z30
+	VFMADD231PD  Z30, Z28, Z26
+	VFMADD231PD  Z30, Z29, Z27
+	LEAQ         (DX)(DI*2), DX
+	ADDQ         $0x10, CX
+	ADDQ         $0x10, R10
+	ADDQ         $0x10, R11
+	DECQ         R12
+	JNZ          fetching
+	MOVQ         R13, 32(SP)
+	JMP          rest
 
 // func dTileByCol1x16AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
@@ -42667,7 +46220,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 168(AX), Z2
+	VBROADCASTSD 200(AX), Z2
 	VMULPD       Z2, Z0, Z0
 	VMULPD       Z2, Z1, Z1
 
@@ -42687,7 +46240,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 176(AX), Z2
+	VBROADCASTSD 208(AX), Z2
 	MOVQ         BX, DX
 	VFMADD231PD  (DX), Z2, K1, Z0
 	VFMADD231PD  64(DX), Z2, K2, Z1
@@ -42817,7 +46370,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 168(AX), Z4
+	VBROADCASTSD 200(AX), Z4
 	VMULPD       Z4, Z0, Z0
 	VMULPD       Z4, Z1, Z1
 	VMULPD       Z4, Z2, Z2
@@ -42842,7 +46395,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 176(AX), Z4
+	VBROADCASTSD 208(AX), Z4
 	MOVQ         BX, DX
 	VFMADD231PD  (DX), Z4, K1, Z0
 	VFMADD231PD  64(DX), Z4, K2, Z1
@@ -43002,7 +46555,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 168(AX), Z6
+	VBROADCASTSD 200(AX), Z6
 	VMULPD       Z6, Z0, Z0
 	VMULPD       Z6, Z1, Z1
 	VMULPD       Z6, Z2, Z2
@@ -43032,7 +46585,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 176(AX), Z6
+	VBROADCASTSD 208(AX), Z6
 	MOVQ         BX, DX
 	VFMADD231PD  (DX), Z6, K1, Z0
 	VFMADD231PD  64(DX), Z6, K2, Z1
@@ -43222,7 +46775,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 168(AX), Z8
+	VBROADCASTSD 200(AX), Z8
 	VMULPD       Z8, Z0, Z0
 	VMULPD       Z8, Z1, Z1
 	VMULPD       Z8, Z2, Z2
@@ -43257,7 +46810,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 176(AX), Z8
+	VBROADCASTSD 208(AX), Z8
 	MOVQ         BX, DX
 	VFMADD231PD  (DX), Z8, K1, Z0
 	VFMADD231PD  64(DX), Z8, K2, Z1
@@ -43477,7 +47030,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 168(AX), Z10
+	VBROADCASTSD 200(AX), Z10
 	VMULPD       Z10, Z0, Z0
 	VMULPD       Z10, Z1, Z1
 	VMULPD       Z10, Z2, Z2
@@ -43517,7 +47070,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 176(AX), Z10
+	VBROADCASTSD 208(AX), Z10
 	MOVQ         BX, DX
 	VFMADD231PD  (DX), Z10, K1, Z0
 	VFMADD231PD  64(DX), Z10, K2, Z1
@@ -43767,7 +47320,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 168(AX), Z12
+	VBROADCASTSD 200(AX), Z12
 	VMULPD       Z12, Z0, Z0
 	VMULPD       Z12, Z1, Z1
 	VMULPD       Z12, Z2, Z2
@@ -43812,7 +47365,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 176(AX), Z12
+	VBROADCASTSD 208(AX), Z12
 	MOVQ         BX, DX
 	VFMADD231PD  (DX), Z12, K1, Z0
 	VFMADD231PD  64(DX), Z12, K2, Z1
@@ -44092,7 +47645,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 168(AX), Z14
+	VBROADCASTSD 200(AX), Z14
 	VMULPD       Z14, Z0, Z0
 	VMULPD       Z14, Z1, Z1
 	VMULPD       Z14, Z2, Z2
@@ -44142,7 +47695,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 176(AX), Z14
+	VBROADCASTSD 208(AX), Z14
 	MOVQ         BX, DX
 	VFMADD231PD  (DX), Z14, K1, Z0
 	VFMADD231PD  64(DX), Z14, K2, Z1
@@ -44452,7 +48005,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 168(AX), Z16
+	VBROADCASTSD 200(AX), Z16
 	VMULPD       Z16, Z0, Z0
 	VMULPD       Z16, Z1, Z1
 	VMULPD       Z16, Z2, Z2
@@ -44507,7 +48060,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 176(AX), Z16
+	VBROADCASTSD 208(AX), Z16
 	MOVQ         BX, DX
 	VFMADD231PD  (DX), Z16, K1, Z0
 	VFMADD231PD  64(DX), Z16, K2, Z1
@@ -44847,7 +48400,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 168(AX), Z18
+	VBROADCASTSD 200(AX), Z18
 	VMULPD       Z18, Z0, Z0
 	VMULPD       Z18, Z1, Z1
 	VMULPD       Z18, Z2, Z2
@@ -44907,7 +48460,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 176(AX), Z18
+	VBROADCASTSD 208(AX), Z18
 	MOVQ         BX, DX
 	VFMADD231PD  (DX), Z18, K1, Z0
 	VFMADD231PD  64(DX), Z18, K2, Z1
@@ -45277,7 +48830,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 168(AX), Z20
+	VBROADCASTSD 200(AX), Z20
 	VMULPD       Z20, Z0, Z0
 	VMULPD       Z20, Z1, Z1
 	VMULPD       Z20, Z2, Z2
@@ -45342,7 +48895,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 176(AX), Z20
+	VBROADCASTSD 208(AX), Z20
 	MOVQ         BX, DX
 	VFMADD231PD  (DX), Z20, K1, Z0
 	VFMADD231PD  64(DX), Z20, K2, Z1
@@ -45742,7 +49295,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 168(AX), Z22
+	VBROADCASTSD 200(AX), Z22
 	VMULPD       Z22, Z0, Z0
 	VMULPD       Z22, Z1, Z1
 	VMULPD       Z22, Z2, Z2
@@ -45812,7 +49365,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 176(AX), Z22
+	VBROADCASTSD 208(AX), Z22
 	MOVQ         BX, DX
 	VFMADD231PD  (DX), Z22, K1, Z0
 	VFMADD231PD  64(DX), Z22, K2, Z1
@@ -46242,7 +49795,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 168(AX), Z24
+	VBROADCASTSD 200(AX), Z24
 	VMULPD       Z24, Z0, Z0
 	VMULPD       Z24, Z1, Z1
 	VMULPD       Z24, Z2, Z2
@@ -46317,7 +49870,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 176(AX), Z24
+	VBROADCASTSD 208(AX), Z24
 	MOVQ         BX, DX
 	VFMADD231PD  (DX), Z24, K1, Z0
 	VFMADD231PD  64(DX), Z24, K2, Z1
@@ -46777,7 +50330,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 168(AX), Z26
+	VBROADCASTSD 200(AX), Z26
 	VMULPD       Z26, Z0, Z0
 	VMULPD       Z26, Z1, Z1
 	VMULPD       Z26, Z2, Z2
@@ -46857,7 +50410,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 176(AX), Z26
+	VBROADCASTSD 208(AX), Z26
 	MOVQ         BX, DX
 	VFMADD231PD  (DX), Z26, K1, Z0
 	VFMADD231PD  64(DX), Z26, K2, Z1
@@ -47347,7 +50900,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 168(AX), Z28
+	VBROADCASTSD 200(AX), Z28
 	VMULPD       Z28, Z0, Z0
 	VMULPD       Z28, Z1, Z1
 	VMULPD       Z28, Z2, Z2
@@ -47432,7 +50985,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 176(AX), Z28
+	VBROADCASTSD 208(AX), Z28
 	MOVQ         BX, DX
 	VFMADD231PD  (DX), Z28, K1, Z0
 	VFMADD231PD  64(DX), Z28, K2, Z1
@@ -47688,7 +51241,7 @@ stored:
 
 // func dTileByRow1x24AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·dTileByRow1x24AVX512(SB), NOSPLIT, $40-8
+TEXT ·dTileByRow1x24AVX512(SB), NOSPLIT, $48-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -47698,6 +51251,8 @@ TEXT ·dTileByRow1x24AVX512(SB), NOSPLIT, $40-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
+	MOVQ    168(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -47705,7 +51260,7 @@ TEXT ·dTileByRow1x24AVX512(SB), NOSPLIT, $40-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 32(SP)
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), CX
 	SHLQ    $0x03, CX
 	MOVQ    80(AX), SI
@@ -47727,6 +51282,8 @@ tile:
 	MOVQ       96(AX), DI
 	SHRQ       $0x01, DI
 	JZ         rest
+	CMPQ       192(AX), $0x00
+	JNE        fetch
 
 loop:
 	VMOVUPD      (DX), Z3
@@ -47764,7 +51321,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 168(AX), Z3
+	VBROADCASTSD 200(AX), Z3
 	VMULPD       Z3, Z0, Z0
 	VMULPD       Z3, Z1, Z1
 	VMULPD       Z3, Z2, Z2
@@ -47788,7 +51345,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 176(AX), Z3
+	VBROADCASTSD 208(AX), Z3
 	MOVQ         BX, DX
 	VFMADD231PD  (DX), Z3, K1, Z0
 	VFMADD231PD  64(DX), Z3, K2, Z1
@@ -47805,7 +51362,7 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    32(SP), DX
+	MOVQ    40(SP), DX
 	MOVQ    $-1, DI
 	BZHIQ   CX, DI, DI
 	MOVQ    BX, CX
@@ -47821,7 +51378,7 @@ lower:
 	VMOVUPD Z1, K2, 64(CX)
 	VMOVUPD Z2, K3, 128(CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 32(SP)
+	MOVQ    DX, 40(SP)
 
 stored:
 	// next tile
@@ -47839,9 +51396,38 @@ stored:
 	VZEROUPPER
 	RET
 
+fetch:
+	MOVQ 96(AX), DI
+	SHRQ $0x01, DI
+	MOVQ 32(SP), R8
+
+fetching:
+	VMOVUPD      (DX), Z3
+	VMOVUPD      64(DX), Z4
+	VMOVUPD      128(DX), Z5
+	VBROADCASTSD (CX), Z6
+	VFMADD231PD  Z6, Z3, Z0
+	VFMADD231PD  Z6, Z4, Z1
+	VFMADD231PD  Z6, Z5, Z2
+	PREFETCHT0   (R8)
+	ADDQ         192(AX), R8
+	VMOVUPD      (DX)(SI*1), Z3
+	VMOVUPD      64(DX)(SI*1), Z4
+	VMOVUPD      128(DX)(SI*1), Z5
+	VBROADCASTSD 8(CX), Z6
+	VFMADD231PD  Z6, Z3, Z0
+	VFMADD231PD  Z6, Z4, Z1
+	VFMADD231PD  Z6, Z5, Z2
+	LEAQ         (DX)(SI*2), DX
+	ADDQ         $0x10, CX
+	DECQ         DI
+	JNZ          fetching
+	MOVQ         R8, 32(SP)
+	JMP          rest
+
 // func dTileByRow2x24AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·dTileByRow2x24AVX512(SB), NOSPLIT, $40-8
+TEXT ·dTileByRow2x24AVX512(SB), NOSPLIT, $48-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -47851,6 +51437,8 @@ TEXT ·dTileByRow2x24AVX512(SB), NOSPLIT, $40-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
+	MOVQ    168(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -47858,7 +51446,7 @@ TEXT ·dTileByRow2x24AVX512(SB), NOSPLIT, $40-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 32(SP)
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x03, SI
 	MOVQ    80(AX), DI
@@ -47887,6 +51475,8 @@ tile:
 	MOVQ       96(AX), R9
 	SHRQ       $0x01, R9
 	JZ         rest
+	CMPQ       192(AX), $0x00
+	JNE        fetch
 
 loop:
 	VMOVUPD      (DX), Z6
@@ -47936,7 +51526,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 168(AX), Z6
+	VBROADCASTSD 200(AX), Z6
 	VMULPD       Z6, Z0, Z0
 	VMULPD       Z6, Z1, Z1
 	VMULPD       Z6, Z2, Z2
@@ -47967,7 +51557,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 176(AX), Z6
+	VBROADCASTSD 208(AX), Z6
 	MOVQ         BX, DX
 	VFMADD231PD  (DX), Z6, K1, Z0
 	VFMADD231PD  64(DX), Z6, K2, Z1
@@ -47992,7 +51582,7 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    32(SP), DX
+	MOVQ    40(SP), DX
 	MOVQ    $-1, R9
 	BZHIQ   CX, R9, R9
 	MOVQ    BX, CX
@@ -48021,7 +51611,7 @@ lower:
 	VMOVUPD Z4, K2, 64(CX)
 	VMOVUPD Z5, K3, 128(CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 32(SP)
+	MOVQ    DX, 40(SP)
 
 stored:
 	// next tile
@@ -48039,9 +51629,46 @@ stored:
 	VZEROUPPER
 	RET
 
+fetch:
+	MOVQ 96(AX), R9
+	SHRQ $0x01, R9
+	MOVQ 32(SP), R10
+
+fetching:
+	VMOVUPD      (DX), Z6
+	VMOVUPD      64(DX), Z7
+	VMOVUPD      128(DX), Z8
+	VBROADCASTSD (CX), Z9
+	VFMADD231PD  Z9, Z6, Z0
+	VFMADD231PD  Z9, Z7, Z1
+	VFMADD231PD  Z9, Z8, Z2
+	VBROADCASTSD (CX)(SI*1), Z9
+	VFMADD231PD  Z9, Z6, Z3
+	VFMADD231PD  Z9, Z7, Z4
+	VFMADD231PD  Z9, Z8, Z5
+	PREFETCHT0   (R10)
+	ADDQ         192(AX), R10
+	VMOVUPD      (DX)(DI*1), Z6
+	VMOVUPD      64(DX)(DI*1), Z7
+	VMOVUPD      128(DX)(DI*1), Z8
+	VBROADCASTSD 8(CX), Z9
+	VFMADD231PD  Z9, Z6, Z0
+	VFMADD231PD  Z9, Z7, Z1
+	VFMADD231PD  Z9, Z8, Z2
+	VBROADCASTSD 8(CX)(SI*1), Z9
+	VFMADD231PD  Z9, Z6, Z3
+	VFMADD231PD  Z9, Z7, Z4
+	VFMADD231PD  Z9, Z8, Z5
+	LEAQ         (DX)(DI*2), DX
+	ADDQ         $0x10, CX
+	DECQ         R9
+	JNZ          fetching
+	MOVQ         R10, 32(SP)
+	JMP          rest
+
 // func dTileByRow3x24AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·dTileByRow3x24AVX512(SB), NOSPLIT, $40-8
+TEXT ·dTileByRow3x24AVX512(SB), NOSPLIT, $48-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -48051,6 +51678,8 @@ TEXT ·dTileByRow3x24AVX512(SB), NOSPLIT, $40-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
+	MOVQ    168(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -48058,7 +51687,7 @@ TEXT ·dTileByRow3x24AVX512(SB), NOSPLIT, $40-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 32(SP)
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x03, SI
 	MOVQ    80(AX), DI
@@ -48094,6 +51723,8 @@ tile:
 	MOVQ       96(AX), R9
 	SHRQ       $0x01, R9
 	JZ         rest
+	CMPQ       192(AX), $0x00
+	JNE        fetch
 
 loop:
 	VMOVUPD      (DX), Z9
@@ -48155,7 +51786,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 168(AX), Z9
+	VBROADCASTSD 200(AX), Z9
 	VMULPD       Z9, Z0, Z0
 	VMULPD       Z9, Z1, Z1
 	VMULPD       Z9, Z2, Z2
@@ -48193,7 +51824,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 176(AX), Z9
+	VBROADCASTSD 208(AX), Z9
 	MOVQ         BX, DX
 	VFMADD231PD  (DX), Z9, K1, Z0
 	VFMADD231PD  64(DX), Z9, K2, Z1
@@ -48226,7 +51857,7 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    32(SP), DX
+	MOVQ    40(SP), DX
 	MOVQ    $-1, R9
 	BZHIQ   CX, R9, R9
 	MOVQ    BX, CX
@@ -48268,7 +51899,7 @@ lower:
 	VMOVUPD Z7, K2, 64(CX)
 	VMOVUPD Z8, K3, 128(CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 32(SP)
+	MOVQ    DX, 40(SP)
 
 stored:
 	// next tile
@@ -48286,9 +51917,54 @@ stored:
 	VZEROUPPER
 	RET
 
+fetch:
+	MOVQ 96(AX), R9
+	SHRQ $0x01, R9
+	MOVQ 32(SP), R10
+
+fetching:
+	VMOVUPD      (DX), Z9
+	VMOVUPD      64(DX), Z10
+	VMOVUPD      128(DX), Z11
+	VBROADCASTSD (CX), Z12
+	VFMADD231PD  Z12, Z9, Z0
+	VFMADD231PD  Z12, Z10, Z1
+	VFMADD231PD  Z12, Z11, Z2
+	VBROADCASTSD (CX)(SI*1), Z12
+	VFMADD231PD  Z12, Z9, Z3
+	VFMADD231PD  Z12, Z10, Z4
+	VFMADD231PD  Z12, Z11, Z5
+	VBROADCASTSD (CX)(SI*2), Z12
+	VFMADD231PD  Z12, Z9, Z6
+	VFMADD231PD  Z12, Z10, Z7
+	VFMADD231PD  Z12, Z11, Z8
+	PREFETCHT0   (R10)
+	ADDQ         192(AX), R10
+	VMOVUPD      (DX)(DI*1), Z9
+	VMOVUPD      64(DX)(DI*1), Z10
+	VMOVUPD      128(DX)(DI*1), Z11
+	VBROADCASTSD 8(CX), Z12
+	VFMADD231PD  Z12, Z9, Z0
+	VFMADD231PD  Z12, Z10, Z1
+	VFMADD231PD  Z12, Z11, Z2
+	VBROADCASTSD 8(CX)(SI*1), Z12
+	VFMADD231PD  Z12, Z9, Z3
+	VFMADD231PD  Z12, Z10, Z4
+	VFMADD231PD  Z12, Z11, Z5
+	VBROADCASTSD 8(CX)(SI*2), Z12
+	VFMADD231PD  Z12, Z9, Z6
+	VFMADD231PD  Z12, Z10, Z7
+	VFMADD231PD  Z12, Z11, Z8
+	LEAQ         (DX)(DI*2), DX
+	ADDQ         $0x10, CX
+	DECQ         R9
+	JNZ          fetching
+	MOVQ         R10, 32(SP)
+	JMP          rest
+
 // func dTileByRow4x24AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·dTileByRow4x24AVX512(SB), NOSPLIT, $40-8
+TEXT ·dTileByRow4x24AVX512(SB), NOSPLIT, $48-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -48298,6 +51974,8 @@ TEXT ·dTileByRow4x24AVX512(SB), NOSPLIT, $40-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
+	MOVQ    168(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -48305,7 +51983,7 @@ TEXT ·dTileByRow4x24AVX512(SB), NOSPLIT, $40-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 32(SP)
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x03, SI
 	MOVQ    80(AX), DI
@@ -48349,6 +52027,8 @@ tile:
 	MOVQ       96(AX), R10
 	SHRQ       $0x01, R10
 	JZ         rest
+	CMPQ       192(AX), $0x00
+	JNE        fetch
 
 loop:
 	VMOVUPD      (DX), Z12
@@ -48422,7 +52102,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 168(AX), Z12
+	VBROADCASTSD 200(AX), Z12
 	VMULPD       Z12, Z0, Z0
 	VMULPD       Z12, Z1, Z1
 	VMULPD       Z12, Z2, Z2
@@ -48467,7 +52147,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 176(AX), Z12
+	VBROADCASTSD 208(AX), Z12
 	MOVQ         BX, DX
 	VFMADD231PD  (DX), Z12, K1, Z0
 	VFMADD231PD  64(DX), Z12, K2, Z1
@@ -48508,7 +52188,7 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    32(SP), DX
+	MOVQ    40(SP), DX
 	MOVQ    $-1, R10
 	BZHIQ   CX, R10, R10
 	MOVQ    BX, CX
@@ -48563,7 +52243,7 @@ lower:
 	VMOVUPD Z10, K2, 64(CX)
 	VMOVUPD Z11, K3, 128(CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 32(SP)
+	MOVQ    DX, 40(SP)
 
 stored:
 	// next tile
@@ -48581,9 +52261,62 @@ stored:
 	VZEROUPPER
 	RET
 
+fetch:
+	MOVQ 96(AX), R10
+	SHRQ $0x01, R10
+	MOVQ 32(SP), R11
+
+fetching:
+	VMOVUPD      (DX), Z12
+	VMOVUPD      64(DX), Z13
+	VMOVUPD      128(DX), Z14
+	VBROADCASTSD (CX), Z15
+	VFMADD231PD  Z15, Z12, Z0
+	VFMADD231PD  Z15, Z13, Z1
+	VFMADD231PD  Z15, Z14, Z2
+	VBROADCASTSD (CX)(SI*1), Z15
+	VFMADD231PD  Z15, Z12, Z3
+	VFMADD231PD  Z15, Z13, Z4
+	VFMADD231PD  Z15, Z14, Z5
+	VBROADCASTSD (CX)(SI*2), Z15
+	VFMADD231PD  Z15, Z12, Z6
+	VFMADD231PD  Z15, Z13, Z7
+	VFMADD231PD  Z15, Z14, Z8
+	VBROADCASTSD (CX)(R9*1), Z15
+	VFMADD231PD  Z15, Z12, Z9
+	VFMADD231PD  Z15, Z13, Z10
+	VFMADD231PD  Z15, Z14, Z11
+	PREFETCHT0   (R11)
+	ADDQ         192(AX), R11
+	VMOVUPD      (DX)(DI*1), Z12
+	VMOVUPD      64(DX)(DI*1), Z13
+	VMOVUPD      128(DX)(DI*1), Z14
+	VBROADCASTSD 8(CX), Z15
+	VFMADD231PD  Z15, Z12, Z0
+	VFMADD231PD  Z15, Z13, Z1
+	VFMADD231PD  Z15, Z14, Z2
+	VBROADCASTSD 8(CX)(SI*1), Z15
+	VFMADD231PD  Z15, Z12, Z3
+	VFMADD231PD  Z15, Z13, Z4
+	VFMADD231PD  Z15, Z14, Z5
+	VBROADCASTSD 8(CX)(SI*2), Z15
+	VFMADD231PD  Z15, Z12, Z6
+	VFMADD231PD  Z15, Z13, Z7
+	VFMADD231PD  Z15, Z14, Z8
+	VBROADCASTSD 8(CX)(R9*1), Z15
+	VFMADD231PD  Z15, Z12, Z9
+	VFMADD231PD  Z15, Z13, Z10
+	VFMADD231PD  Z15, Z14, Z11
+	LEAQ         (DX)(DI*2), DX
+	ADDQ         $0x10, CX
+	DECQ         R10
+	JNZ          fetching
+	MOVQ         R11, 32(SP)
+	JMP          rest
+
 // func dTileByRow5x24AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·dTileByRow5x24AVX512(SB), NOSPLIT, $40-8
+TEXT ·dTileByRow5x24AVX512(SB), NOSPLIT, $48-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -48593,6 +52326,8 @@ TEXT ·dTileByRow5x24AVX512(SB), NOSPLIT, $40-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
+	MOVQ    168(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -48600,7 +52335,7 @@ TEXT ·dTileByRow5x24AVX512(SB), NOSPLIT, $40-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 32(SP)
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x03, SI
 	MOVQ    80(AX), DI
@@ -48651,6 +52386,8 @@ tile:
 	MOVQ       96(AX), R10
 	SHRQ       $0x01, R10
 	JZ         rest
+	CMPQ       192(AX), $0x00
+	JNE        fetch
 
 loop:
 	VMOVUPD      (DX), Z15
@@ -48736,7 +52473,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 168(AX), Z15
+	VBROADCASTSD 200(AX), Z15
 	VMULPD       Z15, Z0, Z0
 	VMULPD       Z15, Z1, Z1
 	VMULPD       Z15, Z2, Z2
@@ -48788,7 +52525,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 176(AX), Z15
+	VBROADCASTSD 208(AX), Z15
 	MOVQ         BX, DX
 	VFMADD231PD  (DX), Z15, K1, Z0
 	VFMADD231PD  64(DX), Z15, K2, Z1
@@ -48837,7 +52574,7 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    32(SP), DX
+	MOVQ    40(SP), DX
 	MOVQ    $-1, R10
 	BZHIQ   CX, R10, R10
 	MOVQ    BX, CX
@@ -48905,7 +52642,7 @@ lower:
 	VMOVUPD Z13, K2, 64(CX)
 	VMOVUPD Z14, K3, 128(CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 32(SP)
+	MOVQ    DX, 40(SP)
 
 stored:
 	// next tile
@@ -48923,9 +52660,70 @@ stored:
 	VZEROUPPER
 	RET
 
+fetch:
+	MOVQ 96(AX), R10
+	SHRQ $0x01, R10
+	MOVQ 32(SP), R11
+
+fetching:
+	VMOVUPD      (DX), Z15
+	VMOVUPD      64(DX), Z16
+	VMOVUPD      128(DX), Z17
+	VBROADCASTSD (CX), Z18
+	VFMADD231PD  Z18, Z15, Z0
+	VFMADD231PD  Z18, Z16, Z1
+	VFMADD231PD  Z18, Z17, Z2
+	VBROADCASTSD (CX)(SI*1), Z18
+	VFMADD231PD  Z18, Z15, Z3
+	VFMADD231PD  Z18, Z16, Z4
+	VFMADD231PD  Z18, Z17, Z5
+	VBROADCASTSD (CX)(SI*2), Z18
+	VFMADD231PD  Z18, Z15, Z6
+	VFMADD231PD  Z18, Z16, Z7
+	VFMADD231PD  Z18, Z17, Z8
+	VBROADCASTSD (CX)(R9*1), Z18
+	VFMADD231PD  Z18, Z15, Z9
+	VFMADD231PD  Z18, Z16, Z10
+	VFMADD231PD  Z18, Z17, Z11
+	VBROADCASTSD (CX)(SI*4), Z18
+	VFMADD231PD  Z18, Z15, Z12
+	VFMADD231PD  Z18, Z16, Z13
+	VFMADD231PD  Z18, Z17, Z14
+	PREFETCHT0   (R11)
+	ADDQ         192(AX), R11
+	VMOVUPD      (DX)(DI*1), Z15
+	VMOVUPD      64(DX)(DI*1), Z16
+	VMOVUPD      128(DX)(DI*1), Z17
+	VBROADCASTSD 8(CX), Z18
+	VFMADD231PD  Z18, Z15, Z0
+	VFMADD231PD  Z18, Z16, Z1
+	VFMADD231PD  Z18, Z17, Z2
+	VBROADCASTSD 8(CX)(SI*1), Z18
+	VFMADD231PD  Z18, Z15, Z3
+	VFMADD231PD  Z18, Z16, Z4
+	VFMADD231PD  Z18, Z17, Z5
+	VBROADCASTSD 8(CX)(SI*2), Z18
+	VFMADD231PD  Z18, Z15, Z6
+	VFMADD231PD  Z18, Z16, Z7
+	VFMADD231PD  Z18, Z17, Z8
+	VBROADCASTSD 8(CX)(R9*1), Z18
+	VFMADD231PD  Z18, Z15, Z9
+	VFMADD231PD  Z18, Z16, Z10
+	VFMADD231PD  Z18, Z17, Z11
+	VBROADCASTSD 8(CX)(SI*4), Z18
+	VFMADD231PD  Z18, Z15, Z12
+	VFMADD231PD  Z18, Z16, Z13
+	VFMADD231PD  Z18, Z17, Z14
+	LEAQ         (DX)(DI*2), DX
+	ADDQ         $0x10, CX
+	DECQ         R10
+	JNZ          fetching
+	MOVQ         R11, 32(SP)
+	JMP          rest
+
 // func dTileByRow6x24AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·dTileByRow6x24AVX512(SB), NOSPLIT, $40-8
+TEXT ·dTileByRow6x24AVX512(SB), NOSPLIT, $48-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -48935,6 +52733,8 @@ TEXT ·dTileByRow6x24AVX512(SB), NOSPLIT, $40-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
+	MOVQ    168(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -48942,7 +52742,7 @@ TEXT ·dTileByRow6x24AVX512(SB), NOSPLIT, $40-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 32(SP)
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x03, SI
 	MOVQ    80(AX), DI
@@ -49002,6 +52802,8 @@ tile:
 	MOVQ       96(AX), R11
 	SHRQ       $0x01, R11
 	JZ         rest
+	CMPQ       192(AX), $0x00
+	JNE        fetch
 
 loop:
 	VMOVUPD      (DX), Z18
@@ -49100,7 +52902,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 168(AX), Z18
+	VBROADCASTSD 200(AX), Z18
 	VMULPD       Z18, Z0, Z0
 	VMULPD       Z18, Z1, Z1
 	VMULPD       Z18, Z2, Z2
@@ -49159,7 +52961,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 176(AX), Z18
+	VBROADCASTSD 208(AX), Z18
 	MOVQ         BX, DX
 	VFMADD231PD  (DX), Z18, K1, Z0
 	VFMADD231PD  64(DX), Z18, K2, Z1
@@ -49216,7 +53018,7 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    32(SP), DX
+	MOVQ    40(SP), DX
 	MOVQ    $-1, R10
 	BZHIQ   CX, R10, R10
 	MOVQ    BX, CX
@@ -49297,7 +53099,7 @@ lower:
 	VMOVUPD Z16, K2, 64(CX)
 	VMOVUPD Z17, K3, 128(CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 32(SP)
+	MOVQ    DX, 40(SP)
 
 stored:
 	// next tile
@@ -49315,9 +53117,79 @@ stored:
 	VZEROUPPER
 	RET
 
+fetch:
+	MOVQ 96(AX), R11
+	SHRQ $0x01, R11
+	MOVQ 32(SP), R12
+
+fetching:
+	VMOVUPD      (DX), Z18
+	VMOVUPD      64(DX), Z19
+	VMOVUPD      128(DX), Z20
+	VBROADCASTSD (CX), Z21
+	VFMADD231PD  Z21, Z18, Z0
+	VFMADD231PD  Z21, Z19, Z1
+	VFMADD231PD  Z21, Z20, Z2
+	VBROADCASTSD (CX)(SI*1), Z21
+	VFMADD231PD  Z21, Z18, Z3
+	VFMADD231PD  Z21, Z19, Z4
+	VFMADD231PD  Z21, Z20, Z5
+	VBROADCASTSD (CX)(SI*2), Z21
+	VFMADD231PD  Z21, Z18, Z6
+	VFMADD231PD  Z21, Z19, Z7
+	VFMADD231PD  Z21, Z20, Z8
+	VBROADCASTSD (CX)(R9*1), Z21
+	VFMADD231PD  Z21, Z18, Z9
+	VFMADD231PD  Z21, Z19, Z10
+	VFMADD231PD  Z21, Z20, Z11
+	VBROADCASTSD (CX)(SI*4), Z21
+	VFMADD231PD  Z21, Z18, Z12
+	VFMADD231PD  Z21, Z19, Z13
+	VFMADD231PD  Z21, Z20, Z14
+	VBROADCASTSD (R10), Z21
+	VFMADD231PD  Z21, Z18, Z15
+	VFMADD231PD  Z21, Z19, Z16
+	VFMADD231PD  Z21, Z20, Z17
+	PREFETCHT0   (R12)
+	ADDQ         192(AX), R12
+	VMOVUPD      (DX)(DI*1), Z18
+	VMOVUPD      64(DX)(DI*1), Z19
+	VMOVUPD      128(DX)(DI*1), Z20
+	VBROADCASTSD 8(CX), Z21
+	VFMADD231PD  Z21, Z18, Z0
+	VFMADD231PD  Z21, Z19, Z1
+	VFMADD231PD  Z21, Z20, Z2
+	VBROADCASTSD 8(CX)(SI*1), Z21
+	VFMADD231PD  Z21, Z18, Z3
+	VFMADD231PD  Z21, Z19, Z4
+	VFMADD231PD  Z21, Z20, Z5
+	VBROADCASTSD 8(CX)(SI*2), Z21
+	VFMADD231PD  Z21, Z18, Z6
+	VFMADD231PD  Z21, Z19, Z7
+	VFMADD231PD  Z21, Z20, Z8
+	VBROADCASTSD 8(CX)(R9*1), Z21
+	VFMADD231PD  Z21, Z18, Z9
+	VFMADD231PD  Z21, Z19, Z10
+	VFMADD231PD  Z21, Z20, Z11
+	VBROADCASTSD 8(CX)(SI*4), Z21
+	VFMADD231PD  Z21, Z18, Z12
+	VFMADD231PD  Z21, Z19, Z13
+	VFMADD231PD  Z21, Z20, Z14
+	VBROADCASTSD 8(R10), Z21
+	VFMADD231PD  Z21, Z18, Z15
+	VFMADD231PD  Z21, Z19, Z16
+	VFMADD231PD  Z21, Z20, Z17
+	LEAQ         (DX)(DI*2), DX
+	ADDQ         $0x10, CX
+	ADDQ         $0x10, R10
+	DECQ         R11
+	JNZ          fetching
+	MOVQ         R12, 32(SP)
+	JMP          rest
+
 // func dTileByRow7x24AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·dTileByRow7x24AVX512(SB), NOSPLIT, $40-8
+TEXT ·dTileByRow7x24AVX512(SB), NOSPLIT, $48-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -49327,6 +53199,8 @@ TEXT ·dTileByRow7x24AVX512(SB), NOSPLIT, $40-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
+	MOVQ    168(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -49334,7 +53208,7 @@ TEXT ·dTileByRow7x24AVX512(SB), NOSPLIT, $40-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 32(SP)
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x03, SI
 	MOVQ    80(AX), DI
@@ -49401,6 +53275,8 @@ tile:
 	MOVQ       96(AX), R11
 	SHRQ       $0x01, R11
 	JZ         rest
+	CMPQ       192(AX), $0x00
+	JNE        fetch
 
 loop:
 	VMOVUPD      (DX), Z21
@@ -49511,7 +53387,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 168(AX), Z21
+	VBROADCASTSD 200(AX), Z21
 	VMULPD       Z21, Z0, Z0
 	VMULPD       Z21, Z1, Z1
 	VMULPD       Z21, Z2, Z2
@@ -49577,7 +53453,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 176(AX), Z21
+	VBROADCASTSD 208(AX), Z21
 	MOVQ         BX, DX
 	VFMADD231PD  (DX), Z21, K1, Z0
 	VFMADD231PD  64(DX), Z21, K2, Z1
@@ -49642,7 +53518,7 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    32(SP), DX
+	MOVQ    40(SP), DX
 	MOVQ    $-1, R10
 	BZHIQ   CX, R10, R10
 	MOVQ    BX, CX
@@ -49736,7 +53612,7 @@ lower:
 	VMOVUPD Z19, K2, 64(CX)
 	VMOVUPD Z20, K3, 128(CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 32(SP)
+	MOVQ    DX, 40(SP)
 
 stored:
 	// next tile
@@ -49754,9 +53630,87 @@ stored:
 	VZEROUPPER
 	RET
 
+fetch:
+	MOVQ 96(AX), R11
+	SHRQ $0x01, R11
+	MOVQ 32(SP), R12
+
+fetching:
+	VMOVUPD      (DX), Z21
+	VMOVUPD      64(DX), Z22
+	VMOVUPD      128(DX), Z23
+	VBROADCASTSD (CX), Z24
+	VFMADD231PD  Z24, Z21, Z0
+	VFMADD231PD  Z24, Z22, Z1
+	VFMADD231PD  Z24, Z23, Z2
+	VBROADCASTSD (CX)(SI*1), Z24
+	VFMADD231PD  Z24, Z21, Z3
+	VFMADD231PD  Z24, Z22, Z4
+	VFMADD231PD  Z24, Z23, Z5
+	VBROADCASTSD (CX)(SI*2), Z24
+	VFMADD231PD  Z24, Z21, Z6
+	VFMADD231PD  Z24, Z22, Z7
+	VFMADD231PD  Z24, Z23, Z8
+	VBROADCASTSD (CX)(R9*1), Z24
+	VFMADD231PD  Z24, Z21, Z9
+	VFMADD231PD  Z24, Z22, Z10
+	VFMADD231PD  Z24, Z23, Z11
+	VBROADCASTSD (CX)(SI*4), Z24
+	VFMADD231PD  Z24, Z21, Z12
+	VFMADD231PD  Z24, Z22, Z13
+	VFMADD231PD  Z24, Z23, Z14
+	VBROADCASTSD (R10), Z24
+	VFMADD231PD  Z24, Z21, Z15
+	VFMADD231PD  Z24, Z22, Z16
+	VFMADD231PD  Z24, Z23, Z17
+	VBROADCASTSD (R10)(SI*1), Z24
+	VFMADD231PD  Z24, Z21, Z18
+	VFMADD231PD  Z24, Z22, Z19
+	VFMADD231PD  Z24, Z23, Z20
+	PREFETCHT0   (R12)
+	ADDQ         192(AX), R12
+	VMOVUPD      (DX)(DI*1), Z21
+	VMOVUPD      64(DX)(DI*1), Z22
+	VMOVUPD      128(DX)(DI*1), Z23
+	VBROADCASTSD 8(CX), Z24
+	VFMADD231PD  Z24, Z21, Z0
+	VFMADD231PD  Z24, Z22, Z1
+	VFMADD231PD  Z24, Z23, Z2
+	VBROADCASTSD 8(CX)(SI*1), Z24
+	VFMADD231PD  Z24, Z21, Z3
+	VFMADD231PD  Z24, Z22, Z4
+	VFMADD231PD  Z24, Z23, Z5
+	VBROADCASTSD 8(CX)(SI*2), Z24
+	VFMADD231PD  Z24, Z21, Z6
+	VFMADD231PD  Z24, Z22, Z7
+	VFMADD231PD  Z24, Z23, Z8
+	VBROADCASTSD 8(CX)(R9*1), Z24
+	VFMADD231PD  Z24, Z21, Z9
+	VFMADD231PD  Z24, Z22, Z10
+	VFMADD231PD  Z24, Z23, Z11
+	VBROADCASTSD 8(CX)(SI*4), Z24
+	VFMADD231PD  Z24, Z21, Z12
+	VFMADD231PD  Z24, Z22, Z13
+	VFMADD231PD  Z24, Z23, Z14
+	VBROADCASTSD 8(R10), Z24
+	VFMADD231PD  Z24, Z21, Z15
+	VFMADD231PD  Z24, Z22, Z16
+	VFMADD231PD  Z24, Z23, Z17
+	VBROADCASTSD 8(R10)(SI*1), Z24
+	VFMADD231PD  Z24, Z21, Z18
+	VFMADD231PD  Z24, Z22, Z19
+	VFMADD231PD  Z24, Z23, Z20
+	LEAQ         (DX)(DI*2), DX
+	ADDQ         $0x10, CX
+	ADDQ         $0x10, R10
+	DECQ         R11
+	JNZ          fetching
+	MOVQ         R12, 32(SP)
+	JMP          rest
+
 // func dTileByRow8x24AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·dTileByRow8x24AVX512(SB), NOSPLIT, $40-8
+TEXT ·dTileByRow8x24AVX512(SB), NOSPLIT, $48-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -49766,6 +53720,8 @@ TEXT ·dTileByRow8x24AVX512(SB), NOSPLIT, $40-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
+	MOVQ    168(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -49773,7 +53729,7 @@ TEXT ·dTileByRow8x24AVX512(SB), NOSPLIT, $40-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 32(SP)
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x03, SI
 	MOVQ    80(AX), DI
@@ -49847,6 +53803,8 @@ tile:
 	MOVQ       96(AX), R11
 	SHRQ       $0x01, R11
 	JZ         rest
+	CMPQ       192(AX), $0x00
+	JNE        fetch
 
 loop:
 	VMOVUPD      (DX), Z24
@@ -49969,7 +53927,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 168(AX), Z24
+	VBROADCASTSD 200(AX), Z24
 	VMULPD       Z24, Z0, Z0
 	VMULPD       Z24, Z1, Z1
 	VMULPD       Z24, Z2, Z2
@@ -50042,7 +54000,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 176(AX), Z24
+	VBROADCASTSD 208(AX), Z24
 	MOVQ         BX, DX
 	VFMADD231PD  (DX), Z24, K1, Z0
 	VFMADD231PD  64(DX), Z24, K2, Z1
@@ -50115,7 +54073,7 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    32(SP), DX
+	MOVQ    40(SP), DX
 	MOVQ    $-1, R10
 	BZHIQ   CX, R10, R10
 	MOVQ    BX, CX
@@ -50222,7 +54180,7 @@ lower:
 	VMOVUPD Z22, K2, 64(CX)
 	VMOVUPD Z23, K3, 128(CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 32(SP)
+	MOVQ    DX, 40(SP)
 
 stored:
 	// next tile
@@ -50240,9 +54198,95 @@ stored:
 	VZEROUPPER
 	RET
 
+fetch:
+	MOVQ 96(AX), R11
+	SHRQ $0x01, R11
+	MOVQ 32(SP), R12
+
+fetching:
+	VMOVUPD      (DX), Z24
+	VMOVUPD      64(DX), Z25
+	VMOVUPD      128(DX), Z26
+	VBROADCASTSD (CX), Z27
+	VFMADD231PD  Z27, Z24, Z0
+	VFMADD231PD  Z27, Z25, Z1
+	VFMADD231PD  Z27, Z26, Z2
+	VBROADCASTSD (CX)(SI*1), Z27
+	VFMADD231PD  Z27, Z24, Z3
+	VFMADD231PD  Z27, Z25, Z4
+	VFMADD231PD  Z27, Z26, Z5
+	VBROADCASTSD (CX)(SI*2), Z27
+	VFMADD231PD  Z27, Z24, Z6
+	VFMADD231PD  Z27, Z25, Z7
+	VFMADD231PD  Z27, Z26, Z8
+	VBROADCASTSD (CX)(R9*1), Z27
+	VFMADD231PD  Z27, Z24, Z9
+	VFMADD231PD  Z27, Z25, Z10
+	VFMADD231PD  Z27, Z26, Z11
+	VBROADCASTSD (CX)(SI*4), Z27
+	VFMADD231PD  Z27, Z24, Z12
+	VFMADD231PD  Z27, Z25, Z13
+	VFMADD231PD  Z27, Z26, Z14
+	VBROADCASTSD (R10), Z27
+	VFMADD231PD  Z27, Z24, Z15
+	VFMADD231PD  Z27, Z25, Z16
+	VFMADD231PD  Z27, Z26, Z17
+	VBROADCASTSD (R10)(SI*1), Z27
+	VFMADD231PD  Z27, Z24, Z18
+	VFMADD231PD  Z27, Z25, Z19
+	VFMADD231PD  Z27, Z26, Z20
+	VBROADCASTSD (R10)(SI*2), Z27
+	VFMADD231PD  Z27, Z24, Z21
+	VFMADD231PD  Z27, Z25, Z22
+	VFMADD231PD  Z27, Z26, Z23
+	PREFETCHT0   (R12)
+	ADDQ         192(AX), R12
+	VMOVUPD      (DX)(DI*1), Z24
+	VMOVUPD      64(DX)(DI*1), Z25
+	VMOVUPD      128(DX)(DI*1), Z26
+	VBROADCASTSD 8(CX), Z27
+	VFMADD231PD  Z27, Z24, Z0
+	VFMADD231PD  Z27, Z25, Z1
+	VFMADD231PD  Z27, Z26, Z2
+	VBROADCASTSD 8(CX)(SI*1), Z27
+	VFMADD231PD  Z27, Z24, Z3
+	VFMADD231PD  Z27, Z25, Z4
+	VFMADD231PD  Z27, Z26, Z5
+	VBROADCASTSD 8(CX)(SI*2), Z27
+	VFMADD231PD  Z27, Z24, Z6
+	VFMADD231PD  Z27, Z25, Z7
+	VFMADD231PD  Z27, Z26, Z8
+	VBROADCASTSD 8(CX)(R9*1), Z27
+	VFMADD231PD  Z27, Z24, Z9
+	VFMADD231PD  Z27, Z25, Z10
+	VFMADD231PD  Z27, Z26, Z11
+	VBROADCASTSD 8(CX)(SI*4), Z27
+	VFMADD231PD  Z27, Z24, Z12
+	VFMADD231PD  Z27, Z25, Z13
+	VFMADD231PD  Z27, Z26, Z14
+	VBROADCASTSD 8(R10), Z27
+	VFMADD231PD  Z27, Z24, Z15
+	VFMADD231PD  Z27, Z25, Z16
+	VFMADD231PD  Z27, Z26, Z17
+	VBROADCASTSD 8(R10)(SI*1), Z27
+	VFMADD231PD  Z27, Z24, Z18
+	VFMADD231PD  Z27, Z25, Z19
+	VFMADD231PD  Z27, Z26, Z20
+	VBROADCASTSD 8(R10)(SI*2), Z27
+	VFMADD231PD  Z27, Z24, Z21
+	VFMADD231PD  Z27, Z25, Z22
+	VFMADD231PD  Z27, Z26, Z23
+	LEAQ         (DX)(DI*2), DX
+	ADDQ         $0x10, CX
+	ADDQ         $0x10, R10
+	DECQ         R11
+	JNZ          fetching
+	MOVQ         R12, 32(SP)
+	JMP          rest
+
 // func dTileByRow9x24AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
-TEXT ·dTileByRow9x24AVX512(SB), NOSPLIT, $40-8
+TEXT ·dTileByRow9x24AVX512(SB), NOSPLIT, $48-8
 	MOVQ    t+0(FP), AX
 	MOVQ    104(AX), CX
 	MOVQ    CX, (SP)
@@ -50252,6 +54296,8 @@ TEXT ·dTileByRow9x24AVX512(SB), NOSPLIT, $40-8
 	MOVQ    CX, 16(SP)
 	MOVQ    48(AX), CX
 	MOVQ    CX, 24(SP)
+	MOVQ    168(AX), CX
+	MOVQ    CX, 32(SP)
 	MOVQ    136(AX), CX
 	MOVQ    $+47, DX
 	CMPQ    CX, DX
@@ -50259,7 +54305,7 @@ TEXT ·dTileByRow9x24AVX512(SB), NOSPLIT, $40-8
 	ADDQ    $0x11, CX
 	MOVQ    $-1, DX
 	BZHIQ   CX, DX, DX
-	MOVQ    DX, 32(SP)
+	MOVQ    DX, 40(SP)
 	MOVQ    72(AX), SI
 	SHLQ    $0x03, SI
 	MOVQ    80(AX), DI
@@ -50340,6 +54386,8 @@ tile:
 	MOVQ       96(AX), R11
 	SHRQ       $0x01, R11
 	JZ         rest
+	CMPQ       192(AX), $0x00
+	JNE        fetch
 
 loop:
 	VMOVUPD      (DX), Z27
@@ -50474,7 +54522,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 168(AX), Z27
+	VBROADCASTSD 200(AX), Z27
 	VMULPD       Z27, Z0, Z0
 	VMULPD       Z27, Z1, Z1
 	VMULPD       Z27, Z2, Z2
@@ -50554,7 +54602,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 176(AX), Z27
+	VBROADCASTSD 208(AX), Z27
 	MOVQ         BX, DX
 	VFMADD231PD  (DX), Z27, K1, Z0
 	VFMADD231PD  64(DX), Z27, K2, Z1
@@ -50635,7 +54683,7 @@ maskedbeta:
 
 lower:
 	MOVQ    120(AX), CX
-	MOVQ    32(SP), DX
+	MOVQ    40(SP), DX
 	MOVQ    $-1, R10
 	BZHIQ   CX, R10, R10
 	MOVQ    BX, CX
@@ -50755,7 +54803,7 @@ lower:
 	VMOVUPD Z25, K2, 64(CX)
 	VMOVUPD Z26, K3, 128(CX)
 	LEAQ    1(DX)(DX*1), DX
-	MOVQ    DX, 32(SP)
+	MOVQ    DX, 40(SP)
 
 stored:
 	// next tile
@@ -50772,6 +54820,100 @@ stored:
 	JNZ  tile
 	VZEROUPPER
 	RET
+
+fetch:
+	MOVQ 96(AX), R11
+	SHRQ $0x01, R11
+	MOVQ 32(SP), R12
+
+fetching:
+	VMOVUPD      (DX), Z27
+	VMOVUPD      64(DX), Z28
+	VMOVUPD      128(DX), Z29
+	VBROADCASTSD (CX), Z30
+	VFMADD231PD  Z30, Z27, Z0
+	VFMADD231PD  Z30, Z28, Z1
+	VFMADD231PD  Z30, Z29, Z2
+	VBROADCASTSD (CX)(SI*1), Z30
+	VFMADD231PD  Z30, Z27, Z3
+	VFMADD231PD  Z30, Z28, Z4
+	VFMADD231PD  Z30, Z29, Z5
+	VBROADCASTSD (CX)(SI*2), Z30
+	VFMADD231PD  Z30, Z27, Z6
+	VFMADD231PD  Z30, Z28, Z7
+	VFMADD231PD  Z30, Z29, Z8
+	VBROADCASTSD (CX)(R9*1), Z30
+	VFMADD231PD  Z30, Z27, Z9
+	VFMADD231PD  Z30, Z28, Z10
+	VFMADD231PD  Z30, Z29, Z11
+	VBROADCASTSD (CX)(SI*4), Z30
+	VFMADD231PD  Z30, Z27, Z12
+	VFMADD231PD  Z30, Z28, Z13
+	VFMADD231PD  Z30, Z29, Z14
+	VBROADCASTSD (R10), Z30
+	VFMADD231PD  Z30, Z27, Z15
+	VFMADD231PD  Z30, Z28, Z16
+	VFMADD231PD  Z30, Z29, Z17
+	VBROADCASTSD (R10)(SI*1), Z30
+	VFMADD231PD  Z30, Z27, Z18
+	VFMADD231PD  Z30, Z28, Z19
+	VFMADD231PD  Z30, Z29, Z20
+	VBROADCASTSD (R10)(SI*2), Z30
+	VFMADD231PD  Z30, Z27, Z21
+	VFMADD231PD  Z30, Z28, Z22
+	VFMADD231PD  Z30, Z29, Z23
+	VBROADCASTSD (R10)(R9*1), Z30
+	VFMADD231PD  Z30, Z27, Z24
+	VFMADD231PD  Z30, Z28, Z25
+	VFMADD231PD  Z30, Z29, Z26
+	PREFETCHT0   (R12)
+	ADDQ         192(AX), R12
+	VMOVUPD      (DX)(DI*1), Z27
+	VMOVUPD      64(DX)(DI*1), Z28
+	VMOVUPD      128(DX)(DI*1), Z29
+	VBROADCASTSD 8(CX), Z30
+	VFMADD231PD  Z30, Z27, Z0
+	VFMADD231PD  Z30, Z28, Z1
+	VFMADD231PD  Z30, Z29, Z2
+	VBROADCASTSD 8(CX)(SI*1), Z30
+	VFMADD231PD  Z30, Z27, Z3
+	VFMADD231PD  Z30, Z28, Z4
+	VFMADD231PD  Z30, Z29, Z5
+	VBROADCASTSD 8(CX)(SI*2), Z30
+	VFMADD231PD  Z30, Z27, Z6
+	VFMADD231PD  Z30, Z28, Z7
+	VFMADD231PD  Z30, Z29, Z8
+	VBROADCASTSD 8(CX)(R9*1), Z30
+	VFMADD231PD  Z30, Z27, Z9
+	VFMADD231PD  Z30, Z28, Z10
+	VFMADD231PD  Z30, Z29, Z11
+	VBROADCASTSD 8(CX)(SI*4), Z30
+	VFMADD231PD  Z30, Z27, Z12
+	VFMADD231PD  Z30, Z28, Z13
+	VFMADD231PD  Z30, Z29, Z14
+	VBROADCASTSD 8(R10), Z30
+	VFMADD231PD  Z30, Z27, Z15
+	VFMADD231PD  Z30, Z28, Z16
+	VFMADD231PD  Z30, Z29, Z17
+	VBROADCASTSD 8(R10)(SI*1), Z30
+	VFMADD231PD  Z30, Z27, Z18
+	VFMADD231PD  Z30, Z28, Z19
+	VFMADD231PD  Z30, Z29, Z20
+	VBROADCASTSD 8(R10)(SI*2), Z30
+	VFMADD231PD  Z30, Z27, Z21
+	VFMADD231PD  Z30, Z28, Z22
+	VFMADD231PD  Z30, Z29, Z23
+	VBROADCASTSD 8(R10)(R9*1), Z30
+	VFMADD231PD  Z30, Z27, Z24
+	VFMADD231PD  Z30, Z28, Z25
+	VFMADD231PD  Z30, Z29, Z26
+	LEAQ         (DX)(DI*2), DX
+	ADDQ         $0x10, CX
+	ADDQ         $0x10, R10
+	DECQ         R11
+	JNZ          fetching
+	MOVQ         R12, 32(SP)
+	JMP          rest
 
 // func dTileByCol1x24AVX512(t *byte)
 // Requires: AVX, AVX512F, BMI2, CMOV, MMX+
@@ -50851,7 +54993,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 168(AX), Z3
+	VBROADCASTSD 200(AX), Z3
 	VMULPD       Z3, Z0, Z0
 	VMULPD       Z3, Z1, Z1
 	VMULPD       Z3, Z2, Z2
@@ -50875,7 +55017,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 176(AX), Z3
+	VBROADCASTSD 208(AX), Z3
 	MOVQ         BX, DX
 	VFMADD231PD  (DX), Z3, K1, Z0
 	VFMADD231PD  64(DX), Z3, K2, Z1
@@ -51023,7 +55165,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 168(AX), Z6
+	VBROADCASTSD 200(AX), Z6
 	VMULPD       Z6, Z0, Z0
 	VMULPD       Z6, Z1, Z1
 	VMULPD       Z6, Z2, Z2
@@ -51054,7 +55196,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 176(AX), Z6
+	VBROADCASTSD 208(AX), Z6
 	MOVQ         BX, DX
 	VFMADD231PD  (DX), Z6, K1, Z0
 	VFMADD231PD  64(DX), Z6, K2, Z1
@@ -51242,7 +55384,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 168(AX), Z9
+	VBROADCASTSD 200(AX), Z9
 	VMULPD       Z9, Z0, Z0
 	VMULPD       Z9, Z1, Z1
 	VMULPD       Z9, Z2, Z2
@@ -51280,7 +55422,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 176(AX), Z9
+	VBROADCASTSD 208(AX), Z9
 	MOVQ         BX, DX
 	VFMADD231PD  (DX), Z9, K1, Z0
 	VFMADD231PD  64(DX), Z9, K2, Z1
@@ -51508,7 +55650,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 168(AX), Z12
+	VBROADCASTSD 200(AX), Z12
 	VMULPD       Z12, Z0, Z0
 	VMULPD       Z12, Z1, Z1
 	VMULPD       Z12, Z2, Z2
@@ -51553,7 +55695,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 176(AX), Z12
+	VBROADCASTSD 208(AX), Z12
 	MOVQ         BX, DX
 	VFMADD231PD  (DX), Z12, K1, Z0
 	VFMADD231PD  64(DX), Z12, K2, Z1
@@ -51821,7 +55963,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 168(AX), Z15
+	VBROADCASTSD 200(AX), Z15
 	VMULPD       Z15, Z0, Z0
 	VMULPD       Z15, Z1, Z1
 	VMULPD       Z15, Z2, Z2
@@ -51873,7 +56015,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 176(AX), Z15
+	VBROADCASTSD 208(AX), Z15
 	MOVQ         BX, DX
 	VFMADD231PD  (DX), Z15, K1, Z0
 	VFMADD231PD  64(DX), Z15, K2, Z1
@@ -52181,7 +56323,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 168(AX), Z18
+	VBROADCASTSD 200(AX), Z18
 	VMULPD       Z18, Z0, Z0
 	VMULPD       Z18, Z1, Z1
 	VMULPD       Z18, Z2, Z2
@@ -52240,7 +56382,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 176(AX), Z18
+	VBROADCASTSD 208(AX), Z18
 	MOVQ         BX, DX
 	VFMADD231PD  (DX), Z18, K1, Z0
 	VFMADD231PD  64(DX), Z18, K2, Z1
@@ -52588,7 +56730,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 168(AX), Z21
+	VBROADCASTSD 200(AX), Z21
 	VMULPD       Z21, Z0, Z0
 	VMULPD       Z21, Z1, Z1
 	VMULPD       Z21, Z2, Z2
@@ -52654,7 +56796,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 176(AX), Z21
+	VBROADCASTSD 208(AX), Z21
 	MOVQ         BX, DX
 	VFMADD231PD  (DX), Z21, K1, Z0
 	VFMADD231PD  64(DX), Z21, K2, Z1
@@ -53042,7 +57184,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 168(AX), Z24
+	VBROADCASTSD 200(AX), Z24
 	VMULPD       Z24, Z0, Z0
 	VMULPD       Z24, Z1, Z1
 	VMULPD       Z24, Z2, Z2
@@ -53115,7 +57257,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 176(AX), Z24
+	VBROADCASTSD 208(AX), Z24
 	MOVQ         BX, DX
 	VFMADD231PD  (DX), Z24, K1, Z0
 	VFMADD231PD  64(DX), Z24, K2, Z1
@@ -53543,7 +57685,7 @@ done:
 	MOVQ         128(AX), CX
 	TESTQ        $0x00000001, CX
 	JZ           scaled
-	VBROADCASTSD 168(AX), Z27
+	VBROADCASTSD 200(AX), Z27
 	VMULPD       Z27, Z0, Z0
 	VMULPD       Z27, Z1, Z1
 	VMULPD       Z27, Z2, Z2
@@ -53623,7 +57765,7 @@ scaled:
 maskedadd:
 	TESTQ        $0x00000004, CX
 	JZ           maskedbeta
-	VBROADCASTSD 176(AX), Z27
+	VBROADCASTSD 208(AX), Z27
 	MOVQ         BX, DX
 	VFMADD231PD  (DX), Z27, K1, Z0
 	VFMADD231PD  64(DX), Z27, K2, Z1

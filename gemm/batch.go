@@ -84,6 +84,7 @@ func multiplyBatch[T Float](e *Engine, batch Batch, p *product[T]) {
 	t := &s.batch
 	t.product, t.batch, t.family, t.s = *p, batch, w.family, s
 	t.plan = w.planFor(p, 1)
+	t.fetch = w.fetches(batch, p, t.plan)
 	group := max(1, 200_000/work)
 	t.chunks = ceil(batch.Count, group)
 	for _, l := range s.lanes {
@@ -110,6 +111,45 @@ type batchJob[T Float] struct {
 	s      *scratch[T]
 	batch  Batch
 	chunks int
+	fetch  bool // an item's operands while the one before is computed
+}
+
+// following is the operands of the next item of a batch, as far as it fetches them.
+type following[T Float] struct{ a, b []T }
+
+// during returns what to fetch during the first or the second half of an item's panels,
+// and the pace. A fetch of every other line brings the one beside it.
+func (f *following[T]) during(first bool) (ahead []T, pace int) {
+	ahead = f.b
+	if first {
+		ahead = f.a
+	}
+	if len(ahead) == 0 {
+		return nil, 0
+	}
+	return ahead, 128
+}
+
+// fetches reports whether a batch comes from beyond the second-level cache in matrices
+// without gaps: the processor follows tiles of them from item to item less well than a
+// product does.
+func (f *family[T]) fetches(batch Batch, p *product[T], q plan) bool {
+	size := p.m*p.k + p.k*p.n + p.m*p.n
+	return !q.packB && !p.ta && p.lda == p.k && p.ldb == p.n && batch.Count*size > f.kc*f.nc
+}
+
+// following returns what to fetch while item i is computed.
+func (t *batchJob[T]) following(i int) (f following[T]) {
+	if !t.fetch || i+1 == t.batch.Count {
+		return f
+	}
+	if t.batch.A > 0 {
+		f.a = t.a[(i+1)*t.batch.A:]
+	}
+	if t.batch.B > 0 {
+		f.b = t.b[(i+1)*t.batch.B:]
+	}
+	return f
 }
 
 // Do works on one run of items.
@@ -119,6 +159,7 @@ func (t *batchJob[T]) Do(chunk, worker int) {
 	for i := lo; i < hi; i++ {
 		j := &l.job
 		j.a, j.b, j.c = t.a[i*t.batch.A:], t.b[i*t.batch.B:], t.c[i*t.batch.C:]
+		j.next = t.following(i)
 		j.chunk(l, 0)
 	}
 }

@@ -145,6 +145,7 @@ type job[T Float] struct {
 	s      *scratch[T]
 	steps  []step // of a tree, by slice; nil without
 	levels int
+	next   following[T]
 }
 
 // kitOf returns the engine's kit for T.
@@ -307,7 +308,7 @@ func (j *job[T]) multiplyBlock(l *lane[T], b *block) {
 	}
 	j.report(b)
 	_, ldc := j.at(l, b, b.step.level, b.i0, b.j0)
-	l.t.k, l.t.alpha, l.t.beta, l.t.ldc = b.kn, j.alpha, j.beta, ldc
+	l.t.k, l.t.alpha, l.t.beta, l.t.ldc, l.t.pace = b.kn, j.alpha, j.beta, ldc, 0
 	if !j.packB {
 		j.inPlace(l, b)
 		return
@@ -532,6 +533,7 @@ func (j *job[T]) column(l *lane[T], b *block, vectors, width, c0 int) {
 		return
 	}
 	l.t.width, l.t.mode = width, b.mode
+	l.t.ahead, l.t.pace = j.next.during(c0 < j.n/2)
 	height, tall := rows/tiles, rows%tiles
 	j.stack(l, b, vectors, c0, b.i0, height+1, tall)
 	j.stack(l, b, vectors, c0, b.i0+tall*(height+1), height, tiles-tall)

@@ -515,6 +515,36 @@ func TestBatchEqualsItsItems(t *testing.T) {
 	})
 }
 
+// TestFetchingBatchEqualsItsItems has batches beyond the second-level cache, whose
+// kernels fetch the next item: up to the last one, with odd depths and with one operand
+// that all items share.
+func TestFetchingBatchEqualsItsItems(t *testing.T) {
+	seed := rand.Uint64()
+	eachEngine(t, func(t *testing.T, e *Engine) {
+		r := rand.New(rand.NewPCG(seed, 11))
+		m, n, k := 1+r.IntN(40), 1+r.IntN(60), 1+r.IntN(70)
+		f := kitOf[float32](e).family
+		count := 1 + f.kc*f.nc/(m*k)
+		for _, bt := range []Batch{{count, m * k, k * n, m * n}, {count, 0, k * n, m * n}, {count, m * k, 0, m * n}} {
+			p := &product[float32]{m: m, n: n, k: k, lda: k, ldb: n}
+			if !f.fetches(bt, p, plan{}) {
+				t.Fatalf("%v of %dx%dx%d does not fetch (seed %d)", bt, m, n, k, seed)
+			}
+			a := guarded[float32](r, 1, (count-1)*bt.A+m*k, (count-1)*bt.A+m*k)
+			b := guarded[float32](r, 1, (count-1)*bt.B+k*n, (count-1)*bt.B+k*n)
+			c := guarded[float32](r, 1, count*bt.C, count*bt.C)
+			got, want := c.clone(), c.clone()
+			e.SgemmBatch(bt, false, false, m, n, k, 1, a.x, k, b.x, n, 0, got.x, n)
+			for i := range count {
+				e.Sgemm(false, false, m, n, k, 1, a.x[i*bt.A:], k, b.x[i*bt.B:], n, 0, want.x[i*bt.C:], n)
+			}
+			if !sameBits(got.all, want.all) {
+				t.Fatalf("batch %v of %dx%dx%d differs from its items (seed %d)", bt, m, n, k, seed)
+			}
+		}
+	})
+}
+
 // FuzzGemm compares the kernel sets with the reference on sizes that the fuzzer
 // picks.
 func FuzzGemm(f *testing.F) {

@@ -87,6 +87,8 @@ type tile[T Float] struct {
 	rows    int // rows of one tile, 1 to the family's limit for the width
 	bstep   int // elements between tiles in b
 	cstep   int // elements between tiles in c
+	ahead   []T // what kernels for row-major a fetch into the cache meanwhile
+	pace    int // bytes of ahead from one fetch to the next, in two steps of k; 0: none
 	alpha   T
 	beta    T
 }

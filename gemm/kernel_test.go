@@ -24,8 +24,9 @@ func TestAssemblyOffsets(t *testing.T) {
 		{"k", unsafe.Offsetof(s.k), 96}, {"count", unsafe.Offsetof(s.count), 104}, {"astep", unsafe.Offsetof(s.astep), 112},
 		{"width", unsafe.Offsetof(s.width), 120}, {"mode", unsafe.Offsetof(s.mode), 128}, {"diag", unsafe.Offsetof(s.diag), 136},
 		{"bstep", unsafe.Offsetof(s.bstep), 152}, {"cstep", unsafe.Offsetof(s.cstep), 160},
-		{"alpha", unsafe.Offsetof(s.alpha), 168}, {"beta", unsafe.Offsetof(s.beta), 172},
-		{"alpha64", unsafe.Offsetof(d.alpha), 168}, {"beta64", unsafe.Offsetof(d.beta), 176},
+		{"ahead", unsafe.Offsetof(s.ahead), 168}, {"pace", unsafe.Offsetof(s.pace), 192},
+		{"alpha", unsafe.Offsetof(s.alpha), 200}, {"beta", unsafe.Offsetof(s.beta), 204},
+		{"alpha64", unsafe.Offsetof(d.alpha), 200}, {"beta64", unsafe.Offsetof(d.beta), 208},
 		{"l", unsafe.Offsetof(w.l), 0}, {"wedge b", unsafe.Offsetof(w.b), 24}, {"at", unsafe.Offsetof(w.at), 48},
 		{"wedge step", unsafe.Offsetof(w.step), 56}, {"wedge width", unsafe.Offsetof(w.width), 64},
 	} {

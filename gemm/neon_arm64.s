@@ -6,7 +6,7 @@
 
 // sPartialNEON adds and stores sums of a tile at its edges, as tile.store does.
 TEXT sPartialNEON<>(SB), NOSPLIT, $0-0
-	ADD $172, R0, R20
+	ADD $204, R0, R20
 	VLD1R (R20), [V31.S4]
 	MOVD R3, R19
 	MOVD R24, R9
@@ -111,7 +111,7 @@ one:
 	BNE one
 done:
 	TBZ $0, R21, scaled
-	ADD $168, R0, R20
+	ADD $200, R0, R20
 	VLD1R (R20), [V31.S4]
 	WORD $0x6e3fdc00 // fmul v0.4s, v0.4s, v31.4s
 scaled:
@@ -125,7 +125,7 @@ scaled:
 	WORD $0x4e3cd400 // fadd v0.4s, v0.4s, v28.4s
 added:
 	TBZ $2, R21, beta
-	ADD $172, R0, R20
+	ADD $204, R0, R20
 	VLD1R (R20), [V31.S4]
 	MOVD R3, R19
 	FMOVQ 0(R19), F28
@@ -213,7 +213,7 @@ one:
 	BNE one
 done:
 	TBZ $0, R21, scaled
-	ADD $168, R0, R20
+	ADD $200, R0, R20
 	VLD1R (R20), [V31.S4]
 	WORD $0x6e3fdc00 // fmul v0.4s, v0.4s, v31.4s
 	WORD $0x6e3fdc21 // fmul v1.4s, v1.4s, v31.4s
@@ -231,7 +231,7 @@ scaled:
 	WORD $0x4e3cd421 // fadd v1.4s, v1.4s, v28.4s
 added:
 	TBZ $2, R21, beta
-	ADD $172, R0, R20
+	ADD $204, R0, R20
 	VLD1R (R20), [V31.S4]
 	MOVD R3, R19
 	FMOVQ 0(R19), F28
@@ -334,7 +334,7 @@ one:
 	BNE one
 done:
 	TBZ $0, R21, scaled
-	ADD $168, R0, R20
+	ADD $200, R0, R20
 	VLD1R (R20), [V31.S4]
 	WORD $0x6e3fdc00 // fmul v0.4s, v0.4s, v31.4s
 	WORD $0x6e3fdc21 // fmul v1.4s, v1.4s, v31.4s
@@ -356,7 +356,7 @@ scaled:
 	WORD $0x4e3cd442 // fadd v2.4s, v2.4s, v28.4s
 added:
 	TBZ $2, R21, beta
-	ADD $172, R0, R20
+	ADD $204, R0, R20
 	VLD1R (R20), [V31.S4]
 	MOVD R3, R19
 	FMOVQ 0(R19), F28
@@ -474,7 +474,7 @@ one:
 	BNE one
 done:
 	TBZ $0, R21, scaled
-	ADD $168, R0, R20
+	ADD $200, R0, R20
 	VLD1R (R20), [V31.S4]
 	WORD $0x6e3fdc00 // fmul v0.4s, v0.4s, v31.4s
 	WORD $0x6e3fdc21 // fmul v1.4s, v1.4s, v31.4s
@@ -500,7 +500,7 @@ scaled:
 	WORD $0x4e3cd463 // fadd v3.4s, v3.4s, v28.4s
 added:
 	TBZ $2, R21, beta
-	ADD $172, R0, R20
+	ADD $204, R0, R20
 	VLD1R (R20), [V31.S4]
 	MOVD R3, R19
 	FMOVQ 0(R19), F28
@@ -633,7 +633,7 @@ one:
 	BNE one
 done:
 	TBZ $0, R21, scaled
-	ADD $168, R0, R20
+	ADD $200, R0, R20
 	VLD1R (R20), [V31.S4]
 	WORD $0x6e3fdc00 // fmul v0.4s, v0.4s, v31.4s
 	WORD $0x6e3fdc21 // fmul v1.4s, v1.4s, v31.4s
@@ -663,7 +663,7 @@ scaled:
 	WORD $0x4e3cd484 // fadd v4.4s, v4.4s, v28.4s
 added:
 	TBZ $2, R21, beta
-	ADD $172, R0, R20
+	ADD $204, R0, R20
 	VLD1R (R20), [V31.S4]
 	MOVD R3, R19
 	FMOVQ 0(R19), F28
@@ -811,7 +811,7 @@ one:
 	BNE one
 done:
 	TBZ $0, R21, scaled
-	ADD $168, R0, R20
+	ADD $200, R0, R20
 	VLD1R (R20), [V31.S4]
 	WORD $0x6e3fdc00 // fmul v0.4s, v0.4s, v31.4s
 	WORD $0x6e3fdc21 // fmul v1.4s, v1.4s, v31.4s
@@ -845,7 +845,7 @@ scaled:
 	WORD $0x4e3cd4a5 // fadd v5.4s, v5.4s, v28.4s
 added:
 	TBZ $2, R21, beta
-	ADD $172, R0, R20
+	ADD $204, R0, R20
 	VLD1R (R20), [V31.S4]
 	MOVD R3, R19
 	FMOVQ 0(R19), F28
@@ -1008,7 +1008,7 @@ one:
 	BNE one
 done:
 	TBZ $0, R21, scaled
-	ADD $168, R0, R20
+	ADD $200, R0, R20
 	VLD1R (R20), [V31.S4]
 	WORD $0x6e3fdc00 // fmul v0.4s, v0.4s, v31.4s
 	WORD $0x6e3fdc21 // fmul v1.4s, v1.4s, v31.4s
@@ -1046,7 +1046,7 @@ scaled:
 	WORD $0x4e3cd4c6 // fadd v6.4s, v6.4s, v28.4s
 added:
 	TBZ $2, R21, beta
-	ADD $172, R0, R20
+	ADD $204, R0, R20
 	VLD1R (R20), [V31.S4]
 	MOVD R3, R19
 	FMOVQ 0(R19), F28
@@ -1224,7 +1224,7 @@ one:
 	BNE one
 done:
 	TBZ $0, R21, scaled
-	ADD $168, R0, R20
+	ADD $200, R0, R20
 	VLD1R (R20), [V31.S4]
 	WORD $0x6e3fdc00 // fmul v0.4s, v0.4s, v31.4s
 	WORD $0x6e3fdc21 // fmul v1.4s, v1.4s, v31.4s
@@ -1266,7 +1266,7 @@ scaled:
 	WORD $0x4e3cd4e7 // fadd v7.4s, v7.4s, v28.4s
 added:
 	TBZ $2, R21, beta
-	ADD $172, R0, R20
+	ADD $204, R0, R20
 	VLD1R (R20), [V31.S4]
 	MOVD R3, R19
 	FMOVQ 0(R19), F28
@@ -1381,7 +1381,7 @@ rest:
 	WORD $0x4f8113e0 // fmla v0.4s, v31.4s, v1.s[0]
 done:
 	TBZ $0, R21, scaled
-	ADD $168, R0, R20
+	ADD $200, R0, R20
 	VLD1R (R20), [V31.S4]
 	WORD $0x6e3fdc00 // fmul v0.4s, v0.4s, v31.4s
 scaled:
@@ -1395,7 +1395,7 @@ scaled:
 	WORD $0x4e3cd400 // fadd v0.4s, v0.4s, v28.4s
 added:
 	TBZ $2, R21, beta
-	ADD $172, R0, R20
+	ADD $204, R0, R20
 	VLD1R (R20), [V31.S4]
 	MOVD R3, R19
 	FMOVQ 0(R19), F28
@@ -1472,7 +1472,7 @@ rest:
 	WORD $0x4fa213e1 // fmla v1.4s, v31.4s, v2.s[1]
 done:
 	TBZ $0, R21, scaled
-	ADD $168, R0, R20
+	ADD $200, R0, R20
 	VLD1R (R20), [V31.S4]
 	WORD $0x6e3fdc00 // fmul v0.4s, v0.4s, v31.4s
 	WORD $0x6e3fdc21 // fmul v1.4s, v1.4s, v31.4s
@@ -1490,7 +1490,7 @@ scaled:
 	WORD $0x4e3cd421 // fadd v1.4s, v1.4s, v28.4s
 added:
 	TBZ $2, R21, beta
-	ADD $172, R0, R20
+	ADD $204, R0, R20
 	VLD1R (R20), [V31.S4]
 	MOVD R3, R19
 	FMOVQ 0(R19), F28
@@ -1580,7 +1580,7 @@ rest:
 	WORD $0x4f8413e2 // fmla v2.4s, v31.4s, v4.s[0]
 done:
 	TBZ $0, R21, scaled
-	ADD $168, R0, R20
+	ADD $200, R0, R20
 	VLD1R (R20), [V31.S4]
 	WORD $0x6e3fdc00 // fmul v0.4s, v0.4s, v31.4s
 	WORD $0x6e3fdc21 // fmul v1.4s, v1.4s, v31.4s
@@ -1602,7 +1602,7 @@ scaled:
 	WORD $0x4e3cd442 // fadd v2.4s, v2.4s, v28.4s
 added:
 	TBZ $2, R21, beta
-	ADD $172, R0, R20
+	ADD $204, R0, R20
 	VLD1R (R20), [V31.S4]
 	MOVD R3, R19
 	FMOVQ 0(R19), F28
@@ -1699,7 +1699,7 @@ rest:
 	WORD $0x4fa41be3 // fmla v3.4s, v31.4s, v4.s[3]
 done:
 	TBZ $0, R21, scaled
-	ADD $168, R0, R20
+	ADD $200, R0, R20
 	VLD1R (R20), [V31.S4]
 	WORD $0x6e3fdc00 // fmul v0.4s, v0.4s, v31.4s
 	WORD $0x6e3fdc21 // fmul v1.4s, v1.4s, v31.4s
@@ -1725,7 +1725,7 @@ scaled:
 	WORD $0x4e3cd463 // fadd v3.4s, v3.4s, v28.4s
 added:
 	TBZ $2, R21, beta
-	ADD $172, R0, R20
+	ADD $204, R0, R20
 	VLD1R (R20), [V31.S4]
 	MOVD R3, R19
 	FMOVQ 0(R19), F28
@@ -1835,7 +1835,7 @@ rest:
 	WORD $0x4f8613e4 // fmla v4.4s, v31.4s, v6.s[0]
 done:
 	TBZ $0, R21, scaled
-	ADD $168, R0, R20
+	ADD $200, R0, R20
 	VLD1R (R20), [V31.S4]
 	WORD $0x6e3fdc00 // fmul v0.4s, v0.4s, v31.4s
 	WORD $0x6e3fdc21 // fmul v1.4s, v1.4s, v31.4s
@@ -1865,7 +1865,7 @@ scaled:
 	WORD $0x4e3cd484 // fadd v4.4s, v4.4s, v28.4s
 added:
 	TBZ $2, R21, beta
-	ADD $172, R0, R20
+	ADD $204, R0, R20
 	VLD1R (R20), [V31.S4]
 	MOVD R3, R19
 	FMOVQ 0(R19), F28
@@ -1985,7 +1985,7 @@ rest:
 	WORD $0x4fa713e5 // fmla v5.4s, v31.4s, v7.s[1]
 done:
 	TBZ $0, R21, scaled
-	ADD $168, R0, R20
+	ADD $200, R0, R20
 	VLD1R (R20), [V31.S4]
 	WORD $0x6e3fdc00 // fmul v0.4s, v0.4s, v31.4s
 	WORD $0x6e3fdc21 // fmul v1.4s, v1.4s, v31.4s
@@ -2019,7 +2019,7 @@ scaled:
 	WORD $0x4e3cd4a5 // fadd v5.4s, v5.4s, v28.4s
 added:
 	TBZ $2, R21, beta
-	ADD $172, R0, R20
+	ADD $204, R0, R20
 	VLD1R (R20), [V31.S4]
 	MOVD R3, R19
 	FMOVQ 0(R19), F28
@@ -2152,7 +2152,7 @@ rest:
 	WORD $0x4f8913e6 // fmla v6.4s, v31.4s, v9.s[0]
 done:
 	TBZ $0, R21, scaled
-	ADD $168, R0, R20
+	ADD $200, R0, R20
 	VLD1R (R20), [V31.S4]
 	WORD $0x6e3fdc00 // fmul v0.4s, v0.4s, v31.4s
 	WORD $0x6e3fdc21 // fmul v1.4s, v1.4s, v31.4s
@@ -2190,7 +2190,7 @@ scaled:
 	WORD $0x4e3cd4c6 // fadd v6.4s, v6.4s, v28.4s
 added:
 	TBZ $2, R21, beta
-	ADD $172, R0, R20
+	ADD $204, R0, R20
 	VLD1R (R20), [V31.S4]
 	MOVD R3, R19
 	FMOVQ 0(R19), F28
@@ -2330,7 +2330,7 @@ rest:
 	WORD $0x4fa91be7 // fmla v7.4s, v31.4s, v9.s[3]
 done:
 	TBZ $0, R21, scaled
-	ADD $168, R0, R20
+	ADD $200, R0, R20
 	VLD1R (R20), [V31.S4]
 	WORD $0x6e3fdc00 // fmul v0.4s, v0.4s, v31.4s
 	WORD $0x6e3fdc21 // fmul v1.4s, v1.4s, v31.4s
@@ -2372,7 +2372,7 @@ scaled:
 	WORD $0x4e3cd4e7 // fadd v7.4s, v7.4s, v28.4s
 added:
 	TBZ $2, R21, beta
-	ADD $172, R0, R20
+	ADD $204, R0, R20
 	VLD1R (R20), [V31.S4]
 	MOVD R3, R19
 	FMOVQ 0(R19), F28
@@ -2504,7 +2504,7 @@ one:
 	BNE one
 done:
 	TBZ $0, R21, scaled
-	ADD $168, R0, R20
+	ADD $200, R0, R20
 	VLD1R (R20), [V31.S4]
 	WORD $0x6e3fdc00 // fmul v0.4s, v0.4s, v31.4s
 	WORD $0x6e3fdc21 // fmul v1.4s, v1.4s, v31.4s
@@ -2521,7 +2521,7 @@ scaled:
 	WORD $0x4e3dd421 // fadd v1.4s, v1.4s, v29.4s
 added:
 	TBZ $2, R21, beta
-	ADD $172, R0, R20
+	ADD $204, R0, R20
 	VLD1R (R20), [V31.S4]
 	MOVD R3, R19
 	FMOVQ 0(R19), F28
@@ -2630,7 +2630,7 @@ one:
 	BNE one
 done:
 	TBZ $0, R21, scaled
-	ADD $168, R0, R20
+	ADD $200, R0, R20
 	VLD1R (R20), [V31.S4]
 	WORD $0x6e3fdc00 // fmul v0.4s, v0.4s, v31.4s
 	WORD $0x6e3fdc21 // fmul v1.4s, v1.4s, v31.4s
@@ -2654,7 +2654,7 @@ scaled:
 	WORD $0x4e3dd463 // fadd v3.4s, v3.4s, v29.4s
 added:
 	TBZ $2, R21, beta
-	ADD $172, R0, R20
+	ADD $204, R0, R20
 	VLD1R (R20), [V31.S4]
 	MOVD R3, R19
 	FMOVQ 0(R19), F28
@@ -2788,7 +2788,7 @@ one:
 	BNE one
 done:
 	TBZ $0, R21, scaled
-	ADD $168, R0, R20
+	ADD $200, R0, R20
 	VLD1R (R20), [V31.S4]
 	WORD $0x6e3fdc00 // fmul v0.4s, v0.4s, v31.4s
 	WORD $0x6e3fdc21 // fmul v1.4s, v1.4s, v31.4s
@@ -2819,7 +2819,7 @@ scaled:
 	WORD $0x4e3dd4a5 // fadd v5.4s, v5.4s, v29.4s
 added:
 	TBZ $2, R21, beta
-	ADD $172, R0, R20
+	ADD $204, R0, R20
 	VLD1R (R20), [V31.S4]
 	MOVD R3, R19
 	FMOVQ 0(R19), F28
@@ -2978,7 +2978,7 @@ one:
 	BNE one
 done:
 	TBZ $0, R21, scaled
-	ADD $168, R0, R20
+	ADD $200, R0, R20
 	VLD1R (R20), [V31.S4]
 	WORD $0x6e3fdc00 // fmul v0.4s, v0.4s, v31.4s
 	WORD $0x6e3fdc21 // fmul v1.4s, v1.4s, v31.4s
@@ -3016,7 +3016,7 @@ scaled:
 	WORD $0x4e3dd4e7 // fadd v7.4s, v7.4s, v29.4s
 added:
 	TBZ $2, R21, beta
-	ADD $172, R0, R20
+	ADD $204, R0, R20
 	VLD1R (R20), [V31.S4]
 	MOVD R3, R19
 	FMOVQ 0(R19), F28
@@ -3200,7 +3200,7 @@ one:
 	BNE one
 done:
 	TBZ $0, R21, scaled
-	ADD $168, R0, R20
+	ADD $200, R0, R20
 	VLD1R (R20), [V31.S4]
 	WORD $0x6e3fdc00 // fmul v0.4s, v0.4s, v31.4s
 	WORD $0x6e3fdc21 // fmul v1.4s, v1.4s, v31.4s
@@ -3245,7 +3245,7 @@ scaled:
 	WORD $0x4e3dd529 // fadd v9.4s, v9.4s, v29.4s
 added:
 	TBZ $2, R21, beta
-	ADD $172, R0, R20
+	ADD $204, R0, R20
 	VLD1R (R20), [V31.S4]
 	MOVD R3, R19
 	FMOVQ 0(R19), F28
@@ -3454,7 +3454,7 @@ one:
 	BNE one
 done:
 	TBZ $0, R21, scaled
-	ADD $168, R0, R20
+	ADD $200, R0, R20
 	VLD1R (R20), [V31.S4]
 	WORD $0x6e3fdc00 // fmul v0.4s, v0.4s, v31.4s
 	WORD $0x6e3fdc21 // fmul v1.4s, v1.4s, v31.4s
@@ -3506,7 +3506,7 @@ scaled:
 	WORD $0x4e3dd56b // fadd v11.4s, v11.4s, v29.4s
 added:
 	TBZ $2, R21, beta
-	ADD $172, R0, R20
+	ADD $204, R0, R20
 	VLD1R (R20), [V31.S4]
 	MOVD R3, R19
 	FMOVQ 0(R19), F28
@@ -3740,7 +3740,7 @@ one:
 	BNE one
 done:
 	TBZ $0, R21, scaled
-	ADD $168, R0, R20
+	ADD $200, R0, R20
 	VLD1R (R20), [V31.S4]
 	WORD $0x6e3fdc00 // fmul v0.4s, v0.4s, v31.4s
 	WORD $0x6e3fdc21 // fmul v1.4s, v1.4s, v31.4s
@@ -3799,7 +3799,7 @@ scaled:
 	WORD $0x4e3dd5ad // fadd v13.4s, v13.4s, v29.4s
 added:
 	TBZ $2, R21, beta
-	ADD $172, R0, R20
+	ADD $204, R0, R20
 	VLD1R (R20), [V31.S4]
 	MOVD R3, R19
 	FMOVQ 0(R19), F28
@@ -4058,7 +4058,7 @@ one:
 	BNE one
 done:
 	TBZ $0, R21, scaled
-	ADD $168, R0, R20
+	ADD $200, R0, R20
 	VLD1R (R20), [V31.S4]
 	WORD $0x6e3fdc00 // fmul v0.4s, v0.4s, v31.4s
 	WORD $0x6e3fdc21 // fmul v1.4s, v1.4s, v31.4s
@@ -4124,7 +4124,7 @@ scaled:
 	WORD $0x4e3dd5ef // fadd v15.4s, v15.4s, v29.4s
 added:
 	TBZ $2, R21, beta
-	ADD $172, R0, R20
+	ADD $204, R0, R20
 	VLD1R (R20), [V31.S4]
 	MOVD R3, R19
 	FMOVQ 0(R19), F28
@@ -4278,7 +4278,7 @@ rest:
 	WORD $0x4f8213e1 // fmla v1.4s, v31.4s, v2.s[0]
 done:
 	TBZ $0, R21, scaled
-	ADD $168, R0, R20
+	ADD $200, R0, R20
 	VLD1R (R20), [V31.S4]
 	WORD $0x6e3fdc00 // fmul v0.4s, v0.4s, v31.4s
 	WORD $0x6e3fdc21 // fmul v1.4s, v1.4s, v31.4s
@@ -4295,7 +4295,7 @@ scaled:
 	WORD $0x4e3dd421 // fadd v1.4s, v1.4s, v29.4s
 added:
 	TBZ $2, R21, beta
-	ADD $172, R0, R20
+	ADD $204, R0, R20
 	VLD1R (R20), [V31.S4]
 	MOVD R3, R19
 	FMOVQ 0(R19), F28
@@ -4387,7 +4387,7 @@ rest:
 	WORD $0x4fa413e3 // fmla v3.4s, v31.4s, v4.s[1]
 done:
 	TBZ $0, R21, scaled
-	ADD $168, R0, R20
+	ADD $200, R0, R20
 	VLD1R (R20), [V31.S4]
 	WORD $0x6e3fdc00 // fmul v0.4s, v0.4s, v31.4s
 	WORD $0x6e3fdc21 // fmul v1.4s, v1.4s, v31.4s
@@ -4411,7 +4411,7 @@ scaled:
 	WORD $0x4e3dd463 // fadd v3.4s, v3.4s, v29.4s
 added:
 	TBZ $2, R21, beta
-	ADD $172, R0, R20
+	ADD $204, R0, R20
 	VLD1R (R20), [V31.S4]
 	MOVD R3, R19
 	FMOVQ 0(R19), F28
@@ -4524,7 +4524,7 @@ rest:
 	WORD $0x4f8713e5 // fmla v5.4s, v31.4s, v7.s[0]
 done:
 	TBZ $0, R21, scaled
-	ADD $168, R0, R20
+	ADD $200, R0, R20
 	VLD1R (R20), [V31.S4]
 	WORD $0x6e3fdc00 // fmul v0.4s, v0.4s, v31.4s
 	WORD $0x6e3fdc21 // fmul v1.4s, v1.4s, v31.4s
@@ -4555,7 +4555,7 @@ scaled:
 	WORD $0x4e3dd4a5 // fadd v5.4s, v5.4s, v29.4s
 added:
 	TBZ $2, R21, beta
-	ADD $172, R0, R20
+	ADD $204, R0, R20
 	VLD1R (R20), [V31.S4]
 	MOVD R3, R19
 	FMOVQ 0(R19), F28
@@ -4683,7 +4683,7 @@ rest:
 	WORD $0x4fa81be7 // fmla v7.4s, v31.4s, v8.s[3]
 done:
 	TBZ $0, R21, scaled
-	ADD $168, R0, R20
+	ADD $200, R0, R20
 	VLD1R (R20), [V31.S4]
 	WORD $0x6e3fdc00 // fmul v0.4s, v0.4s, v31.4s
 	WORD $0x6e3fdc21 // fmul v1.4s, v1.4s, v31.4s
@@ -4721,7 +4721,7 @@ scaled:
 	WORD $0x4e3dd4e7 // fadd v7.4s, v7.4s, v29.4s
 added:
 	TBZ $2, R21, beta
-	ADD $172, R0, R20
+	ADD $204, R0, R20
 	VLD1R (R20), [V31.S4]
 	MOVD R3, R19
 	FMOVQ 0(R19), F28
@@ -4870,7 +4870,7 @@ rest:
 	WORD $0x4f8b13e9 // fmla v9.4s, v31.4s, v11.s[0]
 done:
 	TBZ $0, R21, scaled
-	ADD $168, R0, R20
+	ADD $200, R0, R20
 	VLD1R (R20), [V31.S4]
 	WORD $0x6e3fdc00 // fmul v0.4s, v0.4s, v31.4s
 	WORD $0x6e3fdc21 // fmul v1.4s, v1.4s, v31.4s
@@ -4915,7 +4915,7 @@ scaled:
 	WORD $0x4e3dd529 // fadd v9.4s, v9.4s, v29.4s
 added:
 	TBZ $2, R21, beta
-	ADD $172, R0, R20
+	ADD $204, R0, R20
 	VLD1R (R20), [V31.S4]
 	MOVD R3, R19
 	FMOVQ 0(R19), F28
@@ -5082,7 +5082,7 @@ rest:
 	WORD $0x4fad13eb // fmla v11.4s, v31.4s, v13.s[1]
 done:
 	TBZ $0, R21, scaled
-	ADD $168, R0, R20
+	ADD $200, R0, R20
 	VLD1R (R20), [V31.S4]
 	WORD $0x6e3fdc00 // fmul v0.4s, v0.4s, v31.4s
 	WORD $0x6e3fdc21 // fmul v1.4s, v1.4s, v31.4s
@@ -5134,7 +5134,7 @@ scaled:
 	WORD $0x4e3dd56b // fadd v11.4s, v11.4s, v29.4s
 added:
 	TBZ $2, R21, beta
-	ADD $172, R0, R20
+	ADD $204, R0, R20
 	VLD1R (R20), [V31.S4]
 	MOVD R3, R19
 	FMOVQ 0(R19), F28
@@ -5322,7 +5322,7 @@ rest:
 	WORD $0x4f9013ed // fmla v13.4s, v31.4s, v16.s[0]
 done:
 	TBZ $0, R21, scaled
-	ADD $168, R0, R20
+	ADD $200, R0, R20
 	VLD1R (R20), [V31.S4]
 	WORD $0x6e3fdc00 // fmul v0.4s, v0.4s, v31.4s
 	WORD $0x6e3fdc21 // fmul v1.4s, v1.4s, v31.4s
@@ -5381,7 +5381,7 @@ scaled:
 	WORD $0x4e3dd5ad // fadd v13.4s, v13.4s, v29.4s
 added:
 	TBZ $2, R21, beta
-	ADD $172, R0, R20
+	ADD $204, R0, R20
 	VLD1R (R20), [V31.S4]
 	MOVD R3, R19
 	FMOVQ 0(R19), F28
@@ -5584,7 +5584,7 @@ rest:
 	WORD $0x4fb11bef // fmla v15.4s, v31.4s, v17.s[3]
 done:
 	TBZ $0, R21, scaled
-	ADD $168, R0, R20
+	ADD $200, R0, R20
 	VLD1R (R20), [V31.S4]
 	WORD $0x6e3fdc00 // fmul v0.4s, v0.4s, v31.4s
 	WORD $0x6e3fdc21 // fmul v1.4s, v1.4s, v31.4s
@@ -5650,7 +5650,7 @@ scaled:
 	WORD $0x4e3dd5ef // fadd v15.4s, v15.4s, v29.4s
 added:
 	TBZ $2, R21, beta
-	ADD $172, R0, R20
+	ADD $204, R0, R20
 	VLD1R (R20), [V31.S4]
 	MOVD R3, R19
 	FMOVQ 0(R19), F28
@@ -5825,7 +5825,7 @@ one:
 	BNE one
 done:
 	TBZ $0, R21, scaled
-	ADD $168, R0, R20
+	ADD $200, R0, R20
 	VLD1R (R20), [V31.S4]
 	WORD $0x6e3fdc00 // fmul v0.4s, v0.4s, v31.4s
 	WORD $0x6e3fdc21 // fmul v1.4s, v1.4s, v31.4s
@@ -5845,7 +5845,7 @@ scaled:
 	WORD $0x4e3ed442 // fadd v2.4s, v2.4s, v30.4s
 added:
 	TBZ $2, R21, beta
-	ADD $172, R0, R20
+	ADD $204, R0, R20
 	VLD1R (R20), [V31.S4]
 	MOVD R3, R19
 	FMOVQ 0(R19), F28
@@ -5975,7 +5975,7 @@ one:
 	BNE one
 done:
 	TBZ $0, R21, scaled
-	ADD $168, R0, R20
+	ADD $200, R0, R20
 	VLD1R (R20), [V31.S4]
 	WORD $0x6e3fdc00 // fmul v0.4s, v0.4s, v31.4s
 	WORD $0x6e3fdc21 // fmul v1.4s, v1.4s, v31.4s
@@ -6005,7 +6005,7 @@ scaled:
 	WORD $0x4e3ed4a5 // fadd v5.4s, v5.4s, v30.4s
 added:
 	TBZ $2, R21, beta
-	ADD $172, R0, R20
+	ADD $204, R0, R20
 	VLD1R (R20), [V31.S4]
 	MOVD R3, R19
 	FMOVQ 0(R19), F28
@@ -6170,7 +6170,7 @@ one:
 	BNE one
 done:
 	TBZ $0, R21, scaled
-	ADD $168, R0, R20
+	ADD $200, R0, R20
 	VLD1R (R20), [V31.S4]
 	WORD $0x6e3fdc00 // fmul v0.4s, v0.4s, v31.4s
 	WORD $0x6e3fdc21 // fmul v1.4s, v1.4s, v31.4s
@@ -6210,7 +6210,7 @@ scaled:
 	WORD $0x4e3ed508 // fadd v8.4s, v8.4s, v30.4s
 added:
 	TBZ $2, R21, beta
-	ADD $172, R0, R20
+	ADD $204, R0, R20
 	VLD1R (R20), [V31.S4]
 	MOVD R3, R19
 	FMOVQ 0(R19), F28
@@ -6410,7 +6410,7 @@ one:
 	BNE one
 done:
 	TBZ $0, R21, scaled
-	ADD $168, R0, R20
+	ADD $200, R0, R20
 	VLD1R (R20), [V31.S4]
 	WORD $0x6e3fdc00 // fmul v0.4s, v0.4s, v31.4s
 	WORD $0x6e3fdc21 // fmul v1.4s, v1.4s, v31.4s
@@ -6460,7 +6460,7 @@ scaled:
 	WORD $0x4e3ed56b // fadd v11.4s, v11.4s, v30.4s
 added:
 	TBZ $2, R21, beta
-	ADD $172, R0, R20
+	ADD $204, R0, R20
 	VLD1R (R20), [V31.S4]
 	MOVD R3, R19
 	FMOVQ 0(R19), F28
@@ -6695,7 +6695,7 @@ one:
 	BNE one
 done:
 	TBZ $0, R21, scaled
-	ADD $168, R0, R20
+	ADD $200, R0, R20
 	VLD1R (R20), [V31.S4]
 	WORD $0x6e3fdc00 // fmul v0.4s, v0.4s, v31.4s
 	WORD $0x6e3fdc21 // fmul v1.4s, v1.4s, v31.4s
@@ -6755,7 +6755,7 @@ scaled:
 	WORD $0x4e3ed5ce // fadd v14.4s, v14.4s, v30.4s
 added:
 	TBZ $2, R21, beta
-	ADD $172, R0, R20
+	ADD $204, R0, R20
 	VLD1R (R20), [V31.S4]
 	MOVD R3, R19
 	FMOVQ 0(R19), F28
@@ -7025,7 +7025,7 @@ one:
 	BNE one
 done:
 	TBZ $0, R21, scaled
-	ADD $168, R0, R20
+	ADD $200, R0, R20
 	VLD1R (R20), [V31.S4]
 	WORD $0x6e3fdc00 // fmul v0.4s, v0.4s, v31.4s
 	WORD $0x6e3fdc21 // fmul v1.4s, v1.4s, v31.4s
@@ -7095,7 +7095,7 @@ scaled:
 	WORD $0x4e3ed631 // fadd v17.4s, v17.4s, v30.4s
 added:
 	TBZ $2, R21, beta
-	ADD $172, R0, R20
+	ADD $204, R0, R20
 	VLD1R (R20), [V31.S4]
 	MOVD R3, R19
 	FMOVQ 0(R19), F28
@@ -7400,7 +7400,7 @@ one:
 	BNE one
 done:
 	TBZ $0, R21, scaled
-	ADD $168, R0, R20
+	ADD $200, R0, R20
 	VLD1R (R20), [V31.S4]
 	WORD $0x6e3fdc00 // fmul v0.4s, v0.4s, v31.4s
 	WORD $0x6e3fdc21 // fmul v1.4s, v1.4s, v31.4s
@@ -7480,7 +7480,7 @@ scaled:
 	WORD $0x4e3ed694 // fadd v20.4s, v20.4s, v30.4s
 added:
 	TBZ $2, R21, beta
-	ADD $172, R0, R20
+	ADD $204, R0, R20
 	VLD1R (R20), [V31.S4]
 	MOVD R3, R19
 	FMOVQ 0(R19), F28
@@ -7659,7 +7659,7 @@ rest:
 	WORD $0x4f8313e2 // fmla v2.4s, v31.4s, v3.s[0]
 done:
 	TBZ $0, R21, scaled
-	ADD $168, R0, R20
+	ADD $200, R0, R20
 	VLD1R (R20), [V31.S4]
 	WORD $0x6e3fdc00 // fmul v0.4s, v0.4s, v31.4s
 	WORD $0x6e3fdc21 // fmul v1.4s, v1.4s, v31.4s
@@ -7679,7 +7679,7 @@ scaled:
 	WORD $0x4e3ed442 // fadd v2.4s, v2.4s, v30.4s
 added:
 	TBZ $2, R21, beta
-	ADD $172, R0, R20
+	ADD $204, R0, R20
 	VLD1R (R20), [V31.S4]
 	MOVD R3, R19
 	FMOVQ 0(R19), F28
@@ -7786,7 +7786,7 @@ rest:
 	WORD $0x4fa613e5 // fmla v5.4s, v31.4s, v6.s[1]
 done:
 	TBZ $0, R21, scaled
-	ADD $168, R0, R20
+	ADD $200, R0, R20
 	VLD1R (R20), [V31.S4]
 	WORD $0x6e3fdc00 // fmul v0.4s, v0.4s, v31.4s
 	WORD $0x6e3fdc21 // fmul v1.4s, v1.4s, v31.4s
@@ -7816,7 +7816,7 @@ scaled:
 	WORD $0x4e3ed4a5 // fadd v5.4s, v5.4s, v30.4s
 added:
 	TBZ $2, R21, beta
-	ADD $172, R0, R20
+	ADD $204, R0, R20
 	VLD1R (R20), [V31.S4]
 	MOVD R3, R19
 	FMOVQ 0(R19), F28
@@ -7952,7 +7952,7 @@ rest:
 	WORD $0x4f8a13e8 // fmla v8.4s, v31.4s, v10.s[0]
 done:
 	TBZ $0, R21, scaled
-	ADD $168, R0, R20
+	ADD $200, R0, R20
 	VLD1R (R20), [V31.S4]
 	WORD $0x6e3fdc00 // fmul v0.4s, v0.4s, v31.4s
 	WORD $0x6e3fdc21 // fmul v1.4s, v1.4s, v31.4s
@@ -7992,7 +7992,7 @@ scaled:
 	WORD $0x4e3ed508 // fadd v8.4s, v8.4s, v30.4s
 added:
 	TBZ $2, R21, beta
-	ADD $172, R0, R20
+	ADD $204, R0, R20
 	VLD1R (R20), [V31.S4]
 	MOVD R3, R19
 	FMOVQ 0(R19), F28
@@ -8151,7 +8151,7 @@ rest:
 	WORD $0x4fac1beb // fmla v11.4s, v31.4s, v12.s[3]
 done:
 	TBZ $0, R21, scaled
-	ADD $168, R0, R20
+	ADD $200, R0, R20
 	VLD1R (R20), [V31.S4]
 	WORD $0x6e3fdc00 // fmul v0.4s, v0.4s, v31.4s
 	WORD $0x6e3fdc21 // fmul v1.4s, v1.4s, v31.4s
@@ -8201,7 +8201,7 @@ scaled:
 	WORD $0x4e3ed56b // fadd v11.4s, v11.4s, v30.4s
 added:
 	TBZ $2, R21, beta
-	ADD $172, R0, R20
+	ADD $204, R0, R20
 	VLD1R (R20), [V31.S4]
 	MOVD R3, R19
 	FMOVQ 0(R19), F28
@@ -8389,7 +8389,7 @@ rest:
 	WORD $0x4f9013ee // fmla v14.4s, v31.4s, v16.s[0]
 done:
 	TBZ $0, R21, scaled
-	ADD $168, R0, R20
+	ADD $200, R0, R20
 	VLD1R (R20), [V31.S4]
 	WORD $0x6e3fdc00 // fmul v0.4s, v0.4s, v31.4s
 	WORD $0x6e3fdc21 // fmul v1.4s, v1.4s, v31.4s
@@ -8449,7 +8449,7 @@ scaled:
 	WORD $0x4e3ed5ce // fadd v14.4s, v14.4s, v30.4s
 added:
 	TBZ $2, R21, beta
-	ADD $172, R0, R20
+	ADD $204, R0, R20
 	VLD1R (R20), [V31.S4]
 	MOVD R3, R19
 	FMOVQ 0(R19), F28
@@ -8663,7 +8663,7 @@ rest:
 	WORD $0x4fb313f1 // fmla v17.4s, v31.4s, v19.s[1]
 done:
 	TBZ $0, R21, scaled
-	ADD $168, R0, R20
+	ADD $200, R0, R20
 	VLD1R (R20), [V31.S4]
 	WORD $0x6e3fdc00 // fmul v0.4s, v0.4s, v31.4s
 	WORD $0x6e3fdc21 // fmul v1.4s, v1.4s, v31.4s
@@ -8733,7 +8733,7 @@ scaled:
 	WORD $0x4e3ed631 // fadd v17.4s, v17.4s, v30.4s
 added:
 	TBZ $2, R21, beta
-	ADD $172, R0, R20
+	ADD $204, R0, R20
 	VLD1R (R20), [V31.S4]
 	MOVD R3, R19
 	FMOVQ 0(R19), F28
@@ -8976,7 +8976,7 @@ rest:
 	WORD $0x4f9713f4 // fmla v20.4s, v31.4s, v23.s[0]
 done:
 	TBZ $0, R21, scaled
-	ADD $168, R0, R20
+	ADD $200, R0, R20
 	VLD1R (R20), [V31.S4]
 	WORD $0x6e3fdc00 // fmul v0.4s, v0.4s, v31.4s
 	WORD $0x6e3fdc21 // fmul v1.4s, v1.4s, v31.4s
@@ -9056,7 +9056,7 @@ scaled:
 	WORD $0x4e3ed694 // fadd v20.4s, v20.4s, v30.4s
 added:
 	TBZ $2, R21, beta
-	ADD $172, R0, R20
+	ADD $204, R0, R20
 	VLD1R (R20), [V31.S4]
 	MOVD R3, R19
 	FMOVQ 0(R19), F28
@@ -11208,7 +11208,7 @@ loop:
 
 // dPartialNEON adds and stores sums of a tile at its edges, as tile.store does.
 TEXT dPartialNEON<>(SB), NOSPLIT, $0-0
-	ADD $176, R0, R20
+	ADD $208, R0, R20
 	VLD1R (R20), [V31.D2]
 	MOVD R3, R19
 	MOVD R24, R9
@@ -11307,7 +11307,7 @@ one:
 	BNE one
 done:
 	TBZ $0, R21, scaled
-	ADD $168, R0, R20
+	ADD $200, R0, R20
 	VLD1R (R20), [V31.D2]
 	WORD $0x6e7fdc00 // fmul v0.2d, v0.2d, v31.2d
 scaled:
@@ -11321,7 +11321,7 @@ scaled:
 	WORD $0x4e7cd400 // fadd v0.2d, v0.2d, v28.2d
 added:
 	TBZ $2, R21, beta
-	ADD $176, R0, R20
+	ADD $208, R0, R20
 	VLD1R (R20), [V31.D2]
 	MOVD R3, R19
 	FMOVQ 0(R19), F28
@@ -11401,7 +11401,7 @@ one:
 	BNE one
 done:
 	TBZ $0, R21, scaled
-	ADD $168, R0, R20
+	ADD $200, R0, R20
 	VLD1R (R20), [V31.D2]
 	WORD $0x6e7fdc00 // fmul v0.2d, v0.2d, v31.2d
 	WORD $0x6e7fdc21 // fmul v1.2d, v1.2d, v31.2d
@@ -11419,7 +11419,7 @@ scaled:
 	WORD $0x4e7cd421 // fadd v1.2d, v1.2d, v28.2d
 added:
 	TBZ $2, R21, beta
-	ADD $176, R0, R20
+	ADD $208, R0, R20
 	VLD1R (R20), [V31.D2]
 	MOVD R3, R19
 	FMOVQ 0(R19), F28
@@ -11512,7 +11512,7 @@ one:
 	BNE one
 done:
 	TBZ $0, R21, scaled
-	ADD $168, R0, R20
+	ADD $200, R0, R20
 	VLD1R (R20), [V31.D2]
 	WORD $0x6e7fdc00 // fmul v0.2d, v0.2d, v31.2d
 	WORD $0x6e7fdc21 // fmul v1.2d, v1.2d, v31.2d
@@ -11534,7 +11534,7 @@ scaled:
 	WORD $0x4e7cd442 // fadd v2.2d, v2.2d, v28.2d
 added:
 	TBZ $2, R21, beta
-	ADD $176, R0, R20
+	ADD $208, R0, R20
 	VLD1R (R20), [V31.D2]
 	MOVD R3, R19
 	FMOVQ 0(R19), F28
@@ -11640,7 +11640,7 @@ one:
 	BNE one
 done:
 	TBZ $0, R21, scaled
-	ADD $168, R0, R20
+	ADD $200, R0, R20
 	VLD1R (R20), [V31.D2]
 	WORD $0x6e7fdc00 // fmul v0.2d, v0.2d, v31.2d
 	WORD $0x6e7fdc21 // fmul v1.2d, v1.2d, v31.2d
@@ -11666,7 +11666,7 @@ scaled:
 	WORD $0x4e7cd463 // fadd v3.2d, v3.2d, v28.2d
 added:
 	TBZ $2, R21, beta
-	ADD $176, R0, R20
+	ADD $208, R0, R20
 	VLD1R (R20), [V31.D2]
 	MOVD R3, R19
 	FMOVQ 0(R19), F28
@@ -11785,7 +11785,7 @@ one:
 	BNE one
 done:
 	TBZ $0, R21, scaled
-	ADD $168, R0, R20
+	ADD $200, R0, R20
 	VLD1R (R20), [V31.D2]
 	WORD $0x6e7fdc00 // fmul v0.2d, v0.2d, v31.2d
 	WORD $0x6e7fdc21 // fmul v1.2d, v1.2d, v31.2d
@@ -11815,7 +11815,7 @@ scaled:
 	WORD $0x4e7cd484 // fadd v4.2d, v4.2d, v28.2d
 added:
 	TBZ $2, R21, beta
-	ADD $176, R0, R20
+	ADD $208, R0, R20
 	VLD1R (R20), [V31.D2]
 	MOVD R3, R19
 	FMOVQ 0(R19), F28
@@ -11947,7 +11947,7 @@ one:
 	BNE one
 done:
 	TBZ $0, R21, scaled
-	ADD $168, R0, R20
+	ADD $200, R0, R20
 	VLD1R (R20), [V31.D2]
 	WORD $0x6e7fdc00 // fmul v0.2d, v0.2d, v31.2d
 	WORD $0x6e7fdc21 // fmul v1.2d, v1.2d, v31.2d
@@ -11981,7 +11981,7 @@ scaled:
 	WORD $0x4e7cd4a5 // fadd v5.2d, v5.2d, v28.2d
 added:
 	TBZ $2, R21, beta
-	ADD $176, R0, R20
+	ADD $208, R0, R20
 	VLD1R (R20), [V31.D2]
 	MOVD R3, R19
 	FMOVQ 0(R19), F28
@@ -12126,7 +12126,7 @@ one:
 	BNE one
 done:
 	TBZ $0, R21, scaled
-	ADD $168, R0, R20
+	ADD $200, R0, R20
 	VLD1R (R20), [V31.D2]
 	WORD $0x6e7fdc00 // fmul v0.2d, v0.2d, v31.2d
 	WORD $0x6e7fdc21 // fmul v1.2d, v1.2d, v31.2d
@@ -12164,7 +12164,7 @@ scaled:
 	WORD $0x4e7cd4c6 // fadd v6.2d, v6.2d, v28.2d
 added:
 	TBZ $2, R21, beta
-	ADD $176, R0, R20
+	ADD $208, R0, R20
 	VLD1R (R20), [V31.D2]
 	MOVD R3, R19
 	FMOVQ 0(R19), F28
@@ -12322,7 +12322,7 @@ one:
 	BNE one
 done:
 	TBZ $0, R21, scaled
-	ADD $168, R0, R20
+	ADD $200, R0, R20
 	VLD1R (R20), [V31.D2]
 	WORD $0x6e7fdc00 // fmul v0.2d, v0.2d, v31.2d
 	WORD $0x6e7fdc21 // fmul v1.2d, v1.2d, v31.2d
@@ -12364,7 +12364,7 @@ scaled:
 	WORD $0x4e7cd4e7 // fadd v7.2d, v7.2d, v28.2d
 added:
 	TBZ $2, R21, beta
-	ADD $176, R0, R20
+	ADD $208, R0, R20
 	VLD1R (R20), [V31.D2]
 	MOVD R3, R19
 	FMOVQ 0(R19), F28
@@ -12479,7 +12479,7 @@ rest:
 	WORD $0x4fc113e0 // fmla v0.2d, v31.2d, v1.d[0]
 done:
 	TBZ $0, R21, scaled
-	ADD $168, R0, R20
+	ADD $200, R0, R20
 	VLD1R (R20), [V31.D2]
 	WORD $0x6e7fdc00 // fmul v0.2d, v0.2d, v31.2d
 scaled:
@@ -12493,7 +12493,7 @@ scaled:
 	WORD $0x4e7cd400 // fadd v0.2d, v0.2d, v28.2d
 added:
 	TBZ $2, R21, beta
-	ADD $176, R0, R20
+	ADD $208, R0, R20
 	VLD1R (R20), [V31.D2]
 	MOVD R3, R19
 	FMOVQ 0(R19), F28
@@ -12570,7 +12570,7 @@ rest:
 	WORD $0x4fc21be1 // fmla v1.2d, v31.2d, v2.d[1]
 done:
 	TBZ $0, R21, scaled
-	ADD $168, R0, R20
+	ADD $200, R0, R20
 	VLD1R (R20), [V31.D2]
 	WORD $0x6e7fdc00 // fmul v0.2d, v0.2d, v31.2d
 	WORD $0x6e7fdc21 // fmul v1.2d, v1.2d, v31.2d
@@ -12588,7 +12588,7 @@ scaled:
 	WORD $0x4e7cd421 // fadd v1.2d, v1.2d, v28.2d
 added:
 	TBZ $2, R21, beta
-	ADD $176, R0, R20
+	ADD $208, R0, R20
 	VLD1R (R20), [V31.D2]
 	MOVD R3, R19
 	FMOVQ 0(R19), F28
@@ -12678,7 +12678,7 @@ rest:
 	WORD $0x4fc413e2 // fmla v2.2d, v31.2d, v4.d[0]
 done:
 	TBZ $0, R21, scaled
-	ADD $168, R0, R20
+	ADD $200, R0, R20
 	VLD1R (R20), [V31.D2]
 	WORD $0x6e7fdc00 // fmul v0.2d, v0.2d, v31.2d
 	WORD $0x6e7fdc21 // fmul v1.2d, v1.2d, v31.2d
@@ -12700,7 +12700,7 @@ scaled:
 	WORD $0x4e7cd442 // fadd v2.2d, v2.2d, v28.2d
 added:
 	TBZ $2, R21, beta
-	ADD $176, R0, R20
+	ADD $208, R0, R20
 	VLD1R (R20), [V31.D2]
 	MOVD R3, R19
 	FMOVQ 0(R19), F28
@@ -12800,7 +12800,7 @@ rest:
 	WORD $0x4fc51be3 // fmla v3.2d, v31.2d, v5.d[1]
 done:
 	TBZ $0, R21, scaled
-	ADD $168, R0, R20
+	ADD $200, R0, R20
 	VLD1R (R20), [V31.D2]
 	WORD $0x6e7fdc00 // fmul v0.2d, v0.2d, v31.2d
 	WORD $0x6e7fdc21 // fmul v1.2d, v1.2d, v31.2d
@@ -12826,7 +12826,7 @@ scaled:
 	WORD $0x4e7cd463 // fadd v3.2d, v3.2d, v28.2d
 added:
 	TBZ $2, R21, beta
-	ADD $176, R0, R20
+	ADD $208, R0, R20
 	VLD1R (R20), [V31.D2]
 	MOVD R3, R19
 	FMOVQ 0(R19), F28
@@ -12939,7 +12939,7 @@ rest:
 	WORD $0x4fc713e4 // fmla v4.2d, v31.2d, v7.d[0]
 done:
 	TBZ $0, R21, scaled
-	ADD $168, R0, R20
+	ADD $200, R0, R20
 	VLD1R (R20), [V31.D2]
 	WORD $0x6e7fdc00 // fmul v0.2d, v0.2d, v31.2d
 	WORD $0x6e7fdc21 // fmul v1.2d, v1.2d, v31.2d
@@ -12969,7 +12969,7 @@ scaled:
 	WORD $0x4e7cd484 // fadd v4.2d, v4.2d, v28.2d
 added:
 	TBZ $2, R21, beta
-	ADD $176, R0, R20
+	ADD $208, R0, R20
 	VLD1R (R20), [V31.D2]
 	MOVD R3, R19
 	FMOVQ 0(R19), F28
@@ -13092,7 +13092,7 @@ rest:
 	WORD $0x4fc81be5 // fmla v5.2d, v31.2d, v8.d[1]
 done:
 	TBZ $0, R21, scaled
-	ADD $168, R0, R20
+	ADD $200, R0, R20
 	VLD1R (R20), [V31.D2]
 	WORD $0x6e7fdc00 // fmul v0.2d, v0.2d, v31.2d
 	WORD $0x6e7fdc21 // fmul v1.2d, v1.2d, v31.2d
@@ -13126,7 +13126,7 @@ scaled:
 	WORD $0x4e7cd4a5 // fadd v5.2d, v5.2d, v28.2d
 added:
 	TBZ $2, R21, beta
-	ADD $176, R0, R20
+	ADD $208, R0, R20
 	VLD1R (R20), [V31.D2]
 	MOVD R3, R19
 	FMOVQ 0(R19), F28
@@ -13262,7 +13262,7 @@ rest:
 	WORD $0x4fca13e6 // fmla v6.2d, v31.2d, v10.d[0]
 done:
 	TBZ $0, R21, scaled
-	ADD $168, R0, R20
+	ADD $200, R0, R20
 	VLD1R (R20), [V31.D2]
 	WORD $0x6e7fdc00 // fmul v0.2d, v0.2d, v31.2d
 	WORD $0x6e7fdc21 // fmul v1.2d, v1.2d, v31.2d
@@ -13300,7 +13300,7 @@ scaled:
 	WORD $0x4e7cd4c6 // fadd v6.2d, v6.2d, v28.2d
 added:
 	TBZ $2, R21, beta
-	ADD $176, R0, R20
+	ADD $208, R0, R20
 	VLD1R (R20), [V31.D2]
 	MOVD R3, R19
 	FMOVQ 0(R19), F28
@@ -13446,7 +13446,7 @@ rest:
 	WORD $0x4fcb1be7 // fmla v7.2d, v31.2d, v11.d[1]
 done:
 	TBZ $0, R21, scaled
-	ADD $168, R0, R20
+	ADD $200, R0, R20
 	VLD1R (R20), [V31.D2]
 	WORD $0x6e7fdc00 // fmul v0.2d, v0.2d, v31.2d
 	WORD $0x6e7fdc21 // fmul v1.2d, v1.2d, v31.2d
@@ -13488,7 +13488,7 @@ scaled:
 	WORD $0x4e7cd4e7 // fadd v7.2d, v7.2d, v28.2d
 added:
 	TBZ $2, R21, beta
-	ADD $176, R0, R20
+	ADD $208, R0, R20
 	VLD1R (R20), [V31.D2]
 	MOVD R3, R19
 	FMOVQ 0(R19), F28
@@ -13610,7 +13610,7 @@ one:
 	BNE one
 done:
 	TBZ $0, R21, scaled
-	ADD $168, R0, R20
+	ADD $200, R0, R20
 	VLD1R (R20), [V31.D2]
 	WORD $0x6e7fdc00 // fmul v0.2d, v0.2d, v31.2d
 	WORD $0x6e7fdc21 // fmul v1.2d, v1.2d, v31.2d
@@ -13627,7 +13627,7 @@ scaled:
 	WORD $0x4e7dd421 // fadd v1.2d, v1.2d, v29.2d
 added:
 	TBZ $2, R21, beta
-	ADD $176, R0, R20
+	ADD $208, R0, R20
 	VLD1R (R20), [V31.D2]
 	MOVD R3, R19
 	FMOVQ 0(R19), F28
@@ -13722,7 +13722,7 @@ one:
 	BNE one
 done:
 	TBZ $0, R21, scaled
-	ADD $168, R0, R20
+	ADD $200, R0, R20
 	VLD1R (R20), [V31.D2]
 	WORD $0x6e7fdc00 // fmul v0.2d, v0.2d, v31.2d
 	WORD $0x6e7fdc21 // fmul v1.2d, v1.2d, v31.2d
@@ -13746,7 +13746,7 @@ scaled:
 	WORD $0x4e7dd463 // fadd v3.2d, v3.2d, v29.2d
 added:
 	TBZ $2, R21, beta
-	ADD $176, R0, R20
+	ADD $208, R0, R20
 	VLD1R (R20), [V31.D2]
 	MOVD R3, R19
 	FMOVQ 0(R19), F28
@@ -13862,7 +13862,7 @@ one:
 	BNE one
 done:
 	TBZ $0, R21, scaled
-	ADD $168, R0, R20
+	ADD $200, R0, R20
 	VLD1R (R20), [V31.D2]
 	WORD $0x6e7fdc00 // fmul v0.2d, v0.2d, v31.2d
 	WORD $0x6e7fdc21 // fmul v1.2d, v1.2d, v31.2d
@@ -13893,7 +13893,7 @@ scaled:
 	WORD $0x4e7dd4a5 // fadd v5.2d, v5.2d, v29.2d
 added:
 	TBZ $2, R21, beta
-	ADD $176, R0, R20
+	ADD $208, R0, R20
 	VLD1R (R20), [V31.D2]
 	MOVD R3, R19
 	FMOVQ 0(R19), F28
@@ -14030,7 +14030,7 @@ one:
 	BNE one
 done:
 	TBZ $0, R21, scaled
-	ADD $168, R0, R20
+	ADD $200, R0, R20
 	VLD1R (R20), [V31.D2]
 	WORD $0x6e7fdc00 // fmul v0.2d, v0.2d, v31.2d
 	WORD $0x6e7fdc21 // fmul v1.2d, v1.2d, v31.2d
@@ -14068,7 +14068,7 @@ scaled:
 	WORD $0x4e7dd4e7 // fadd v7.2d, v7.2d, v29.2d
 added:
 	TBZ $2, R21, beta
-	ADD $176, R0, R20
+	ADD $208, R0, R20
 	VLD1R (R20), [V31.D2]
 	MOVD R3, R19
 	FMOVQ 0(R19), F28
@@ -14226,7 +14226,7 @@ one:
 	BNE one
 done:
 	TBZ $0, R21, scaled
-	ADD $168, R0, R20
+	ADD $200, R0, R20
 	VLD1R (R20), [V31.D2]
 	WORD $0x6e7fdc00 // fmul v0.2d, v0.2d, v31.2d
 	WORD $0x6e7fdc21 // fmul v1.2d, v1.2d, v31.2d
@@ -14271,7 +14271,7 @@ scaled:
 	WORD $0x4e7dd529 // fadd v9.2d, v9.2d, v29.2d
 added:
 	TBZ $2, R21, beta
-	ADD $176, R0, R20
+	ADD $208, R0, R20
 	VLD1R (R20), [V31.D2]
 	MOVD R3, R19
 	FMOVQ 0(R19), F28
@@ -14450,7 +14450,7 @@ one:
 	BNE one
 done:
 	TBZ $0, R21, scaled
-	ADD $168, R0, R20
+	ADD $200, R0, R20
 	VLD1R (R20), [V31.D2]
 	WORD $0x6e7fdc00 // fmul v0.2d, v0.2d, v31.2d
 	WORD $0x6e7fdc21 // fmul v1.2d, v1.2d, v31.2d
@@ -14502,7 +14502,7 @@ scaled:
 	WORD $0x4e7dd56b // fadd v11.2d, v11.2d, v29.2d
 added:
 	TBZ $2, R21, beta
-	ADD $176, R0, R20
+	ADD $208, R0, R20
 	VLD1R (R20), [V31.D2]
 	MOVD R3, R19
 	FMOVQ 0(R19), F28
@@ -14702,7 +14702,7 @@ one:
 	BNE one
 done:
 	TBZ $0, R21, scaled
-	ADD $168, R0, R20
+	ADD $200, R0, R20
 	VLD1R (R20), [V31.D2]
 	WORD $0x6e7fdc00 // fmul v0.2d, v0.2d, v31.2d
 	WORD $0x6e7fdc21 // fmul v1.2d, v1.2d, v31.2d
@@ -14761,7 +14761,7 @@ scaled:
 	WORD $0x4e7dd5ad // fadd v13.2d, v13.2d, v29.2d
 added:
 	TBZ $2, R21, beta
-	ADD $176, R0, R20
+	ADD $208, R0, R20
 	VLD1R (R20), [V31.D2]
 	MOVD R3, R19
 	FMOVQ 0(R19), F28
@@ -14982,7 +14982,7 @@ one:
 	BNE one
 done:
 	TBZ $0, R21, scaled
-	ADD $168, R0, R20
+	ADD $200, R0, R20
 	VLD1R (R20), [V31.D2]
 	WORD $0x6e7fdc00 // fmul v0.2d, v0.2d, v31.2d
 	WORD $0x6e7fdc21 // fmul v1.2d, v1.2d, v31.2d
@@ -15048,7 +15048,7 @@ scaled:
 	WORD $0x4e7dd5ef // fadd v15.2d, v15.2d, v29.2d
 added:
 	TBZ $2, R21, beta
-	ADD $176, R0, R20
+	ADD $208, R0, R20
 	VLD1R (R20), [V31.D2]
 	MOVD R3, R19
 	FMOVQ 0(R19), F28
@@ -15202,7 +15202,7 @@ rest:
 	WORD $0x4fc213e1 // fmla v1.2d, v31.2d, v2.d[0]
 done:
 	TBZ $0, R21, scaled
-	ADD $168, R0, R20
+	ADD $200, R0, R20
 	VLD1R (R20), [V31.D2]
 	WORD $0x6e7fdc00 // fmul v0.2d, v0.2d, v31.2d
 	WORD $0x6e7fdc21 // fmul v1.2d, v1.2d, v31.2d
@@ -15219,7 +15219,7 @@ scaled:
 	WORD $0x4e7dd421 // fadd v1.2d, v1.2d, v29.2d
 added:
 	TBZ $2, R21, beta
-	ADD $176, R0, R20
+	ADD $208, R0, R20
 	VLD1R (R20), [V31.D2]
 	MOVD R3, R19
 	FMOVQ 0(R19), F28
@@ -15311,7 +15311,7 @@ rest:
 	WORD $0x4fc41be3 // fmla v3.2d, v31.2d, v4.d[1]
 done:
 	TBZ $0, R21, scaled
-	ADD $168, R0, R20
+	ADD $200, R0, R20
 	VLD1R (R20), [V31.D2]
 	WORD $0x6e7fdc00 // fmul v0.2d, v0.2d, v31.2d
 	WORD $0x6e7fdc21 // fmul v1.2d, v1.2d, v31.2d
@@ -15335,7 +15335,7 @@ scaled:
 	WORD $0x4e7dd463 // fadd v3.2d, v3.2d, v29.2d
 added:
 	TBZ $2, R21, beta
-	ADD $176, R0, R20
+	ADD $208, R0, R20
 	VLD1R (R20), [V31.D2]
 	MOVD R3, R19
 	FMOVQ 0(R19), F28
@@ -15448,7 +15448,7 @@ rest:
 	WORD $0x4fc713e5 // fmla v5.2d, v31.2d, v7.d[0]
 done:
 	TBZ $0, R21, scaled
-	ADD $168, R0, R20
+	ADD $200, R0, R20
 	VLD1R (R20), [V31.D2]
 	WORD $0x6e7fdc00 // fmul v0.2d, v0.2d, v31.2d
 	WORD $0x6e7fdc21 // fmul v1.2d, v1.2d, v31.2d
@@ -15479,7 +15479,7 @@ scaled:
 	WORD $0x4e7dd4a5 // fadd v5.2d, v5.2d, v29.2d
 added:
 	TBZ $2, R21, beta
-	ADD $176, R0, R20
+	ADD $208, R0, R20
 	VLD1R (R20), [V31.D2]
 	MOVD R3, R19
 	FMOVQ 0(R19), F28
@@ -15610,7 +15610,7 @@ rest:
 	WORD $0x4fc91be7 // fmla v7.2d, v31.2d, v9.d[1]
 done:
 	TBZ $0, R21, scaled
-	ADD $168, R0, R20
+	ADD $200, R0, R20
 	VLD1R (R20), [V31.D2]
 	WORD $0x6e7fdc00 // fmul v0.2d, v0.2d, v31.2d
 	WORD $0x6e7fdc21 // fmul v1.2d, v1.2d, v31.2d
@@ -15648,7 +15648,7 @@ scaled:
 	WORD $0x4e7dd4e7 // fadd v7.2d, v7.2d, v29.2d
 added:
 	TBZ $2, R21, beta
-	ADD $176, R0, R20
+	ADD $208, R0, R20
 	VLD1R (R20), [V31.D2]
 	MOVD R3, R19
 	FMOVQ 0(R19), F28
@@ -15800,7 +15800,7 @@ rest:
 	WORD $0x4fcc13e9 // fmla v9.2d, v31.2d, v12.d[0]
 done:
 	TBZ $0, R21, scaled
-	ADD $168, R0, R20
+	ADD $200, R0, R20
 	VLD1R (R20), [V31.D2]
 	WORD $0x6e7fdc00 // fmul v0.2d, v0.2d, v31.2d
 	WORD $0x6e7fdc21 // fmul v1.2d, v1.2d, v31.2d
@@ -15845,7 +15845,7 @@ scaled:
 	WORD $0x4e7dd529 // fadd v9.2d, v9.2d, v29.2d
 added:
 	TBZ $2, R21, beta
-	ADD $176, R0, R20
+	ADD $208, R0, R20
 	VLD1R (R20), [V31.D2]
 	MOVD R3, R19
 	FMOVQ 0(R19), F28
@@ -16015,7 +16015,7 @@ rest:
 	WORD $0x4fce1beb // fmla v11.2d, v31.2d, v14.d[1]
 done:
 	TBZ $0, R21, scaled
-	ADD $168, R0, R20
+	ADD $200, R0, R20
 	VLD1R (R20), [V31.D2]
 	WORD $0x6e7fdc00 // fmul v0.2d, v0.2d, v31.2d
 	WORD $0x6e7fdc21 // fmul v1.2d, v1.2d, v31.2d
@@ -16067,7 +16067,7 @@ scaled:
 	WORD $0x4e7dd56b // fadd v11.2d, v11.2d, v29.2d
 added:
 	TBZ $2, R21, beta
-	ADD $176, R0, R20
+	ADD $208, R0, R20
 	VLD1R (R20), [V31.D2]
 	MOVD R3, R19
 	FMOVQ 0(R19), F28
@@ -16258,7 +16258,7 @@ rest:
 	WORD $0x4fd113ed // fmla v13.2d, v31.2d, v17.d[0]
 done:
 	TBZ $0, R21, scaled
-	ADD $168, R0, R20
+	ADD $200, R0, R20
 	VLD1R (R20), [V31.D2]
 	WORD $0x6e7fdc00 // fmul v0.2d, v0.2d, v31.2d
 	WORD $0x6e7fdc21 // fmul v1.2d, v1.2d, v31.2d
@@ -16317,7 +16317,7 @@ scaled:
 	WORD $0x4e7dd5ad // fadd v13.2d, v13.2d, v29.2d
 added:
 	TBZ $2, R21, beta
-	ADD $176, R0, R20
+	ADD $208, R0, R20
 	VLD1R (R20), [V31.D2]
 	MOVD R3, R19
 	FMOVQ 0(R19), F28
@@ -16526,7 +16526,7 @@ rest:
 	WORD $0x4fd31bef // fmla v15.2d, v31.2d, v19.d[1]
 done:
 	TBZ $0, R21, scaled
-	ADD $168, R0, R20
+	ADD $200, R0, R20
 	VLD1R (R20), [V31.D2]
 	WORD $0x6e7fdc00 // fmul v0.2d, v0.2d, v31.2d
 	WORD $0x6e7fdc21 // fmul v1.2d, v1.2d, v31.2d
@@ -16592,7 +16592,7 @@ scaled:
 	WORD $0x4e7dd5ef // fadd v15.2d, v15.2d, v29.2d
 added:
 	TBZ $2, R21, beta
-	ADD $176, R0, R20
+	ADD $208, R0, R20
 	VLD1R (R20), [V31.D2]
 	MOVD R3, R19
 	FMOVQ 0(R19), F28
@@ -16753,7 +16753,7 @@ one:
 	BNE one
 done:
 	TBZ $0, R21, scaled
-	ADD $168, R0, R20
+	ADD $200, R0, R20
 	VLD1R (R20), [V31.D2]
 	WORD $0x6e7fdc00 // fmul v0.2d, v0.2d, v31.2d
 	WORD $0x6e7fdc21 // fmul v1.2d, v1.2d, v31.2d
@@ -16773,7 +16773,7 @@ scaled:
 	WORD $0x4e7ed442 // fadd v2.2d, v2.2d, v30.2d
 added:
 	TBZ $2, R21, beta
-	ADD $176, R0, R20
+	ADD $208, R0, R20
 	VLD1R (R20), [V31.D2]
 	MOVD R3, R19
 	FMOVQ 0(R19), F28
@@ -16883,7 +16883,7 @@ one:
 	BNE one
 done:
 	TBZ $0, R21, scaled
-	ADD $168, R0, R20
+	ADD $200, R0, R20
 	VLD1R (R20), [V31.D2]
 	WORD $0x6e7fdc00 // fmul v0.2d, v0.2d, v31.2d
 	WORD $0x6e7fdc21 // fmul v1.2d, v1.2d, v31.2d
@@ -16913,7 +16913,7 @@ scaled:
 	WORD $0x4e7ed4a5 // fadd v5.2d, v5.2d, v30.2d
 added:
 	TBZ $2, R21, beta
-	ADD $176, R0, R20
+	ADD $208, R0, R20
 	VLD1R (R20), [V31.D2]
 	MOVD R3, R19
 	FMOVQ 0(R19), F28
@@ -17052,7 +17052,7 @@ one:
 	BNE one
 done:
 	TBZ $0, R21, scaled
-	ADD $168, R0, R20
+	ADD $200, R0, R20
 	VLD1R (R20), [V31.D2]
 	WORD $0x6e7fdc00 // fmul v0.2d, v0.2d, v31.2d
 	WORD $0x6e7fdc21 // fmul v1.2d, v1.2d, v31.2d
@@ -17092,7 +17092,7 @@ scaled:
 	WORD $0x4e7ed508 // fadd v8.2d, v8.2d, v30.2d
 added:
 	TBZ $2, R21, beta
-	ADD $176, R0, R20
+	ADD $208, R0, R20
 	VLD1R (R20), [V31.D2]
 	MOVD R3, R19
 	FMOVQ 0(R19), F28
@@ -17260,7 +17260,7 @@ one:
 	BNE one
 done:
 	TBZ $0, R21, scaled
-	ADD $168, R0, R20
+	ADD $200, R0, R20
 	VLD1R (R20), [V31.D2]
 	WORD $0x6e7fdc00 // fmul v0.2d, v0.2d, v31.2d
 	WORD $0x6e7fdc21 // fmul v1.2d, v1.2d, v31.2d
@@ -17310,7 +17310,7 @@ scaled:
 	WORD $0x4e7ed56b // fadd v11.2d, v11.2d, v30.2d
 added:
 	TBZ $2, R21, beta
-	ADD $176, R0, R20
+	ADD $208, R0, R20
 	VLD1R (R20), [V31.D2]
 	MOVD R3, R19
 	FMOVQ 0(R19), F28
@@ -17507,7 +17507,7 @@ one:
 	BNE one
 done:
 	TBZ $0, R21, scaled
-	ADD $168, R0, R20
+	ADD $200, R0, R20
 	VLD1R (R20), [V31.D2]
 	WORD $0x6e7fdc00 // fmul v0.2d, v0.2d, v31.2d
 	WORD $0x6e7fdc21 // fmul v1.2d, v1.2d, v31.2d
@@ -17567,7 +17567,7 @@ scaled:
 	WORD $0x4e7ed5ce // fadd v14.2d, v14.2d, v30.2d
 added:
 	TBZ $2, R21, beta
-	ADD $176, R0, R20
+	ADD $208, R0, R20
 	VLD1R (R20), [V31.D2]
 	MOVD R3, R19
 	FMOVQ 0(R19), F28
@@ -17793,7 +17793,7 @@ one:
 	BNE one
 done:
 	TBZ $0, R21, scaled
-	ADD $168, R0, R20
+	ADD $200, R0, R20
 	VLD1R (R20), [V31.D2]
 	WORD $0x6e7fdc00 // fmul v0.2d, v0.2d, v31.2d
 	WORD $0x6e7fdc21 // fmul v1.2d, v1.2d, v31.2d
@@ -17863,7 +17863,7 @@ scaled:
 	WORD $0x4e7ed631 // fadd v17.2d, v17.2d, v30.2d
 added:
 	TBZ $2, R21, beta
-	ADD $176, R0, R20
+	ADD $208, R0, R20
 	VLD1R (R20), [V31.D2]
 	MOVD R3, R19
 	FMOVQ 0(R19), F28
@@ -18118,7 +18118,7 @@ one:
 	BNE one
 done:
 	TBZ $0, R21, scaled
-	ADD $168, R0, R20
+	ADD $200, R0, R20
 	VLD1R (R20), [V31.D2]
 	WORD $0x6e7fdc00 // fmul v0.2d, v0.2d, v31.2d
 	WORD $0x6e7fdc21 // fmul v1.2d, v1.2d, v31.2d
@@ -18198,7 +18198,7 @@ scaled:
 	WORD $0x4e7ed694 // fadd v20.2d, v20.2d, v30.2d
 added:
 	TBZ $2, R21, beta
-	ADD $176, R0, R20
+	ADD $208, R0, R20
 	VLD1R (R20), [V31.D2]
 	MOVD R3, R19
 	FMOVQ 0(R19), F28
@@ -18377,7 +18377,7 @@ rest:
 	WORD $0x4fc313e2 // fmla v2.2d, v31.2d, v3.d[0]
 done:
 	TBZ $0, R21, scaled
-	ADD $168, R0, R20
+	ADD $200, R0, R20
 	VLD1R (R20), [V31.D2]
 	WORD $0x6e7fdc00 // fmul v0.2d, v0.2d, v31.2d
 	WORD $0x6e7fdc21 // fmul v1.2d, v1.2d, v31.2d
@@ -18397,7 +18397,7 @@ scaled:
 	WORD $0x4e7ed442 // fadd v2.2d, v2.2d, v30.2d
 added:
 	TBZ $2, R21, beta
-	ADD $176, R0, R20
+	ADD $208, R0, R20
 	VLD1R (R20), [V31.D2]
 	MOVD R3, R19
 	FMOVQ 0(R19), F28
@@ -18504,7 +18504,7 @@ rest:
 	WORD $0x4fc61be5 // fmla v5.2d, v31.2d, v6.d[1]
 done:
 	TBZ $0, R21, scaled
-	ADD $168, R0, R20
+	ADD $200, R0, R20
 	VLD1R (R20), [V31.D2]
 	WORD $0x6e7fdc00 // fmul v0.2d, v0.2d, v31.2d
 	WORD $0x6e7fdc21 // fmul v1.2d, v1.2d, v31.2d
@@ -18534,7 +18534,7 @@ scaled:
 	WORD $0x4e7ed4a5 // fadd v5.2d, v5.2d, v30.2d
 added:
 	TBZ $2, R21, beta
-	ADD $176, R0, R20
+	ADD $208, R0, R20
 	VLD1R (R20), [V31.D2]
 	MOVD R3, R19
 	FMOVQ 0(R19), F28
@@ -18670,7 +18670,7 @@ rest:
 	WORD $0x4fca13e8 // fmla v8.2d, v31.2d, v10.d[0]
 done:
 	TBZ $0, R21, scaled
-	ADD $168, R0, R20
+	ADD $200, R0, R20
 	VLD1R (R20), [V31.D2]
 	WORD $0x6e7fdc00 // fmul v0.2d, v0.2d, v31.2d
 	WORD $0x6e7fdc21 // fmul v1.2d, v1.2d, v31.2d
@@ -18710,7 +18710,7 @@ scaled:
 	WORD $0x4e7ed508 // fadd v8.2d, v8.2d, v30.2d
 added:
 	TBZ $2, R21, beta
-	ADD $176, R0, R20
+	ADD $208, R0, R20
 	VLD1R (R20), [V31.D2]
 	MOVD R3, R19
 	FMOVQ 0(R19), F28
@@ -18872,7 +18872,7 @@ rest:
 	WORD $0x4fcd1beb // fmla v11.2d, v31.2d, v13.d[1]
 done:
 	TBZ $0, R21, scaled
-	ADD $168, R0, R20
+	ADD $200, R0, R20
 	VLD1R (R20), [V31.D2]
 	WORD $0x6e7fdc00 // fmul v0.2d, v0.2d, v31.2d
 	WORD $0x6e7fdc21 // fmul v1.2d, v1.2d, v31.2d
@@ -18922,7 +18922,7 @@ scaled:
 	WORD $0x4e7ed56b // fadd v11.2d, v11.2d, v30.2d
 added:
 	TBZ $2, R21, beta
-	ADD $176, R0, R20
+	ADD $208, R0, R20
 	VLD1R (R20), [V31.D2]
 	MOVD R3, R19
 	FMOVQ 0(R19), F28
@@ -19113,7 +19113,7 @@ rest:
 	WORD $0x4fd113ee // fmla v14.2d, v31.2d, v17.d[0]
 done:
 	TBZ $0, R21, scaled
-	ADD $168, R0, R20
+	ADD $200, R0, R20
 	VLD1R (R20), [V31.D2]
 	WORD $0x6e7fdc00 // fmul v0.2d, v0.2d, v31.2d
 	WORD $0x6e7fdc21 // fmul v1.2d, v1.2d, v31.2d
@@ -19173,7 +19173,7 @@ scaled:
 	WORD $0x4e7ed5ce // fadd v14.2d, v14.2d, v30.2d
 added:
 	TBZ $2, R21, beta
-	ADD $176, R0, R20
+	ADD $208, R0, R20
 	VLD1R (R20), [V31.D2]
 	MOVD R3, R19
 	FMOVQ 0(R19), F28
@@ -19390,7 +19390,7 @@ rest:
 	WORD $0x4fd41bf1 // fmla v17.2d, v31.2d, v20.d[1]
 done:
 	TBZ $0, R21, scaled
-	ADD $168, R0, R20
+	ADD $200, R0, R20
 	VLD1R (R20), [V31.D2]
 	WORD $0x6e7fdc00 // fmul v0.2d, v0.2d, v31.2d
 	WORD $0x6e7fdc21 // fmul v1.2d, v1.2d, v31.2d
@@ -19460,7 +19460,7 @@ scaled:
 	WORD $0x4e7ed631 // fadd v17.2d, v17.2d, v30.2d
 added:
 	TBZ $2, R21, beta
-	ADD $176, R0, R20
+	ADD $208, R0, R20
 	VLD1R (R20), [V31.D2]
 	MOVD R3, R19
 	FMOVQ 0(R19), F28
@@ -19706,7 +19706,7 @@ rest:
 	WORD $0x4fd813f4 // fmla v20.2d, v31.2d, v24.d[0]
 done:
 	TBZ $0, R21, scaled
-	ADD $168, R0, R20
+	ADD $200, R0, R20
 	VLD1R (R20), [V31.D2]
 	WORD $0x6e7fdc00 // fmul v0.2d, v0.2d, v31.2d
 	WORD $0x6e7fdc21 // fmul v1.2d, v1.2d, v31.2d
@@ -19786,7 +19786,7 @@ scaled:
 	WORD $0x4e7ed694 // fadd v20.2d, v20.2d, v30.2d
 added:
 	TBZ $2, R21, beta
-	ADD $176, R0, R20
+	ADD $208, R0, R20
 	VLD1R (R20), [V31.D2]
 	MOVD R3, R19
 	FMOVQ 0(R19), F28

@@ -23,7 +23,9 @@ const (
 	offDiag  = 136
 	offBstep = 152
 	offCstep = 160
-	offAlpha = 168 // beta follows
+	offAhead = 168
+	offPace  = 192
+	offAlpha = 200 // beta follows
 )
 
 // Bits of tile.mode.
@@ -42,7 +44,6 @@ type tileGen struct {
 	vectors int
 	kMajor  bool
 	name    string
-	unroll  int
 
 	t         reg.Register // the argument block
 	a, b, c   reg.Register
@@ -53,16 +54,16 @@ type tileGen struct {
 	abase     Mem          // a, b and c of this tile
 	bbase     Mem
 	cbase     Mem
+	ahead     Mem // what to fetch next
 	lower     Mem // mask of a row, shifted up by 16, when modeLower
 	sums      [][]reg.VecVirtual
 	bs, bc    []reg.VecVirtual
 	rowMask   []reg.Register // of a full row
 }
 
-// newTile prepares a kernel. Two steps a round keep the integer additions, which
-// compete with the multiply-adds for ports, few and the loop in the decoded cache.
+// newTile prepares a kernel.
 func newTile(g *gen, e elem, rows, vectors int, kMajor bool) *tileGen {
-	t := &tileGen{gen: g, e: e, rows: rows, vectors: vectors, kMajor: kMajor, unroll: 2}
+	t := &tileGen{gen: g, e: e, rows: rows, vectors: vectors, kMajor: kMajor}
 	t.name = fmt.Sprintf("%sTile%s%dx%d%s", e.prefix, orderName(kMajor), rows, vectors*e.lanes(g.isa), g.isa.suffix)
 	return t
 }
@@ -83,6 +84,7 @@ func (t *tileGen) emit() {
 	t.JNZ(LabelRef("tile"))
 	t.VZEROUPPER()
 	t.RET()
+	t.fetching()
 }
 
 // hop adds a field, in elements, to an address kept in memory.
@@ -113,6 +115,9 @@ func (t *tileGen) loadArguments() {
 	t.keep(offA, &t.abase)
 	t.keep(offB, &t.bbase)
 	t.keep(offC, &t.cbase)
+	if !t.kMajor {
+		t.keep(offAhead, &t.ahead)
+	}
 	t.lower = t.AllocLocal(8)
 	t.initLower()
 	t.a, t.b, t.c = t.GP64(), t.GP64(), t.GP64()
@@ -175,7 +180,7 @@ func (t *tileGen) eachRow(f func(i int, p reg.Register)) {
 	}
 }
 
-// inner is the loop over k.
+// inner is the loop over k: with fetches when the tiles have a pace.
 func (t *tileGen) inner() {
 	t.bs, t.bc = nil, nil
 	for range t.vectors {
@@ -188,19 +193,49 @@ func (t *tileGen) inner() {
 	t.field(offK, depth)
 	t.SHRQ(Imm(1), depth)
 	t.JZ(LabelRef("rest"))
-	t.Label("loop")
-	for u := range t.unroll {
-		t.products(u)
+	if !t.kMajor {
+		t.CMPQ(Mem{Base: t.t, Disp: offPace}, Imm(0))
+		t.JNE(LabelRef("fetch"))
 	}
-	t.advance(t.unroll)
-	t.DECQ(depth)
-	t.JNZ(LabelRef("loop"))
+	t.rounds("loop", depth, func() {})
 	t.Label("rest")
 	t.field(offK, depth)
 	t.TESTQ(U32(1), depth)
 	t.JZ(LabelRef("done"))
 	t.products(0)
 	t.Label("done")
+}
+
+// fetching is the loop over k that also asks for what comes next, a line a round: out
+// of the way of those calls, most, that leave that to the processor.
+func (t *tileGen) fetching() {
+	if t.kMajor {
+		return
+	}
+	t.Label("fetch")
+	depth, ahead := t.GP64(), t.GP64()
+	t.field(offK, depth)
+	t.SHRQ(Imm(1), depth)
+	t.MOVQ(t.ahead, ahead)
+	t.rounds("fetching", depth, func() {
+		t.PREFETCHT0(Mem{Base: ahead})
+		t.ADDQ(Mem{Base: t.t, Disp: offPace}, ahead)
+	})
+	t.MOVQ(ahead, t.ahead)
+	t.JMP(LabelRef("rest"))
+}
+
+// rounds emits depth rounds of two steps of k, with something between the two. Two keep
+// the integer additions, which compete with the multiply-adds for ports, few and the loop
+// in the decoded cache.
+func (t *tileGen) rounds(label string, depth reg.Register, between func()) {
+	t.Label(label)
+	t.products(0)
+	between()
+	t.products(1)
+	t.advance(2)
+	t.DECQ(depth)
+	t.JNZ(LabelRef(label))
 }
 
 // products adds the products of one k, u steps ahead.
