@@ -3,6 +3,7 @@ package gemm
 import (
 	"math"
 	"sync"
+	"sync/atomic"
 )
 
 // product is one C = alpha*op(A)*op(B) + beta*C, checked and not trivial.
@@ -70,8 +71,9 @@ type plan struct {
 // flight. Free scratch is kept for the next call.
 type kit[T Float] struct {
 	*family[T]
-	mu   sync.Mutex
-	free []*scratch[T]
+	spare atomic.Pointer[scratch[T]] // for the only caller, without a lock
+	mu    sync.Mutex
+	free  []*scratch[T]
 }
 
 // scratch is the state of one call: the job, and a lane a worker.
@@ -100,7 +102,10 @@ type lane[T Float] struct {
 
 // take returns scratch with a lane for each of threads workers.
 func (w *kit[T]) take(threads int) *scratch[T] {
-	s := w.pop()
+	s := w.spare.Swap(nil)
+	if s == nil {
+		s = w.pop()
+	}
 	for len(s.lanes) < threads {
 		s.lanes = append(s.lanes, &lane[T]{})
 	}
@@ -123,6 +128,9 @@ func (w *kit[T]) pop() *scratch[T] {
 // give takes scratch back.
 func (w *kit[T]) give(s *scratch[T]) {
 	s.job.product = product[T]{}
+	if w.spare.CompareAndSwap(nil, s) {
+		return
+	}
 	w.mu.Lock()
 	w.free = append(w.free, s)
 	w.mu.Unlock()
@@ -162,12 +170,20 @@ func kitOf[T Float](e *Engine) *kit[T] {
 func multiply[T Float](e *Engine, p *product[T]) {
 	w := kitOf[T](e)
 	s := w.take(e.threads)
-	s.job = job[T]{product: *p, plan: w.planFor(p, e.threads), family: w.family, s: s}
+	s.job.begin(w.family, s, p, e.threads)
 	if p.groups != nil {
 		s.job.planTree(p.groups)
 	}
 	s.job.run(e)
 	w.give(s)
+}
+
+// begin makes j the job of p. It sets fields, since to copy a job costs a small product
+// a few per cent.
+func (j *job[T]) begin(f *family[T], s *scratch[T], p *product[T], threads int) {
+	j.product, j.family, j.s = *p, f, s
+	j.plan = f.planFor(&j.product, threads)
+	j.steps, j.levels, j.next = nil, 0, following[T]{}
 }
 
 // run does the job on the threads of e.
@@ -180,7 +196,7 @@ func (j *job[T]) run(e *Engine) {
 
 // multiplyOn runs p on the calling goroutine with the scratch of an outer call.
 func multiplyOn[T Float](f *family[T], s *scratch[T], p *product[T]) {
-	s.job = job[T]{product: *p, plan: f.planFor(p, 1), family: f, s: s}
+	s.job.begin(f, s, p, 1)
 	s.job.reserve(s.lanes[0])
 	s.job.chunk(s.lanes[0], 0)
 }

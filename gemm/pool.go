@@ -13,10 +13,11 @@ import (
 // two goroutines that yield at once may leave with each other's thread, away from the
 // data in its caches.
 const (
-	spinRounds  = 40_000
-	spinLate    = 32 // times as long for a worker that woke too late, lest it does so each time
+	spinRounds  = 80_000
+	spinLate    = 16 // times as long for a worker that woke too late, lest it does so each time
+	spinBusy    = 16 // times more while others are at work on the run: the next one may follow at once
 	yieldEvery  = 4096
-	pollWaiting = 200_000
+	pollWaiting = 800_000
 )
 
 // patience is how long a worker may take to wake before the caller makes room for it.
@@ -249,13 +250,18 @@ func (p *pool) serve(w *poolWorker) {
 	}
 }
 
-// next waits for an epoch other than the last one: it polls spin times, then parks.
+// next waits for an epoch other than the last one: it polls, spin times after the end of a
+// run, then parks. To be woken takes longer than chunks differ.
 func (p *pool) next(w *poolWorker, last uint64, spin int) uint64 {
-	for i := 1; ; i++ {
+	for i, busy := 1, 0; ; i++ {
 		if e := p.ticket.Load() >> epochShift; e != last {
 			return e
 		}
 		if i < spin {
+			continue
+		}
+		if busy++; busy <= spinBusy && spin > 0 && p.busy.Load() {
+			i = 0
 			continue
 		}
 		w.parked.Store(true)
@@ -263,6 +269,6 @@ func (p *pool) next(w *poolWorker, last uint64, spin int) uint64 {
 			<-w.wake
 			w.absent.Store(false)
 		}
-		i = 0
+		i, busy = 0, 0
 	}
 }
