@@ -5,6 +5,7 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"flag"
 	"fmt"
@@ -23,6 +24,7 @@ import (
 type options struct {
 	quick   bool
 	json    string
+	mark    string
 	groups  string
 	shapes  string
 	threads string
@@ -33,6 +35,7 @@ func main() {
 	var o options
 	flag.BoolVar(&o.quick, "quick", false, "fewer sizes and rounds, at most 3 minutes")
 	flag.StringVar(&o.json, "json", "", "write the numbers to `file`")
+	flag.StringVar(&o.mark, "markdown", "", "write tables to `file`")
 	flag.StringVar(&o.groups, "groups", "", "measure only groups whose name contains one of these, comma separated")
 	flag.StringVar(&o.shapes, "shapes", "", "measure only rows whose name contains one of these, comma separated")
 	flag.StringVar(&o.threads, "threads", "1,2", "thread counts")
@@ -127,10 +130,22 @@ func run(o options) error {
 		b.engine.Close()
 	}
 	rep.printSummary(os.Stdout)
+	return rep.write(o)
+}
+
+// write writes the files that were asked for.
+func (r *report) write(o options) error {
+	if o.mark != "" {
+		var tables bytes.Buffer
+		r.printMarkdown(&tables)
+		if err := os.WriteFile(o.mark, tables.Bytes(), 0o644); err != nil {
+			return err
+		}
+	}
 	if o.json == "" {
 		return nil
 	}
-	text, err := json.MarshalIndent(rep, "", " ")
+	text, err := json.MarshalIndent(r, "", " ")
 	if err != nil {
 		return err
 	}
