@@ -23,7 +23,7 @@ func stride[T gemm.Float](n int) int {
 // scratch returns a rows×cols matrix whose rows start on cache lines.
 func scratch[T gemm.Float](rows, cols int) gemm.Matrix[T] {
 	ld := stride[T](cols)
-	return gemm.Matrix[T]{Rows: rows, Cols: cols, Stride: ld, Data: make([]T, rows*ld)}
+	return gemm.Matrix[T]{Rows: rows, Cols: cols, Stride: ld, Data: gemm.OnHugePages(make([]T, rows*ld))}
 }
 
 // corner returns the leading rows×cols part of m.

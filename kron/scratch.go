@@ -24,7 +24,7 @@ func ScratchLen[T gemm.Float](blocks ...*Block[T]) int {
 // NewScratch returns scratch that serves each of the blocks, one at a time.
 func NewScratch[T gemm.Float](blocks ...*Block[T]) *Scratch[T] {
 	size, side, rows := scratchExtent(blocks)
-	mem := make([]T, ScratchLen(blocks...))
+	mem := gemm.OnHugePages(make([]T, ScratchLen(blocks...)))
 	take := func(n int) []T {
 		part := mem[:n:n]
 		mem = mem[n:]

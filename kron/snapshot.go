@@ -145,7 +145,7 @@ func cutOff[E any](x []E, n int) (part, rest []E) { return x[:n:n], x[n:] }
 func (b *Block[T]) NewJob() *Job[T] {
 	elements, indices := b.JobLen()
 	job := new(Job[T])
-	b.CutJob(job, make([]T, elements), make([]int, indices))
+	b.CutJob(job, gemm.OnHugePages(make([]T, elements)), make([]int, indices))
 	return job
 }
 

@@ -37,7 +37,7 @@ func NewWorker[T gemm.Float](ops Ops[T], solver Refresher[T], blocks ...*Block[T
 	elements -= ScratchLen(blocks...)
 	return &Worker[T]{
 		Ops: ops, Solver: solver, Scratch: NewScratch(blocks...),
-		elements: make([]T, elements), indices: make([]int, indices),
+		elements: gemm.OnHugePages(make([]T, elements)), indices: make([]int, indices),
 	}
 }
 

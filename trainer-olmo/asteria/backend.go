@@ -80,7 +80,7 @@ func newKit[T gemm.Float](eng *gemm.Engine, order int, solver *invroot.Solver[T]
 // back by Close, or the Go heap's.
 func (r *Runtime[T]) stateMemory(n int) ([]T, error) {
 	if r.opts.Backend == nil || n == 0 {
-		return make([]T, n), nil
+		return gemm.OnHugePages(make([]T, n)), nil
 	}
 	b, err := r.opts.Backend.Alloc(objectBytes[T](n))
 	if err != nil {

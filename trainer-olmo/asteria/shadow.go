@@ -116,7 +116,7 @@ func (u *unit[T]) newJob() (job kron.Job[T]) {
 		return *u.block.NewJob()
 	}
 	n, indices := u.block.ResultLen()
-	u.block.CutResult(&job.Result, make([]T, n), make([]int, indices))
+	u.block.CutResult(&job.Result, gemm.OnHugePages(make([]T, n)), make([]int, indices))
 	return job
 }
 

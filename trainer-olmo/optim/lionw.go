@@ -64,7 +64,7 @@ func NewLionW[T gemm.Float](params []param.Param[T], opts LionWOptions) *LionW[T
 	}
 	return &LionW[T]{
 		opts: opts, params: params,
-		m:      split(params, make([]T, total(params))),
+		m:      split(params, gemm.OnHugePages(make([]T, total(params)))),
 		decay:  decays(params, opts.Decay, opts.WeightDecay),
 		count:  make([]int64, 1),
 		chunks: chunks(params),
