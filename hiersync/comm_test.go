@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -44,6 +45,44 @@ func TestFlatChangesNoBit(t *testing.T) {
 			if ratio := float64(inter[0]) / float64(inter[1]); ratio > 0.55 {
 				t.Errorf("nodes %v: two stages send %.2f of flat between nodes, want 0.55 or less", nodes, ratio)
 			}
+		}
+	}
+}
+
+// TestNodesChangeNoBit: with powers of two the order of a sum is that of one binary
+// tree, however many of the ranks share a node, and the sum of ranks whose values are
+// sums themselves is that of more ranks.
+func TestNodesChangeNoBit(t *testing.T) {
+	const n = 5003
+	total := func(nodes []int, value func(rank int) []float32) (sum []float32) {
+		w := openTwin(t, hiersync.TwinOptions{Ranks: len(nodes), Nodes: nodes})
+		hiersynctest.Together(t, w.Comms(), func(ctx context.Context, c *hiersync.Comm) error {
+			x := value(c.Rank())
+			err := hiersync.Allreduce(ctx, c, hiersync.Sum, x)
+			if c.Rank() == len(nodes)-1 {
+				sum = x
+			}
+			return err
+		})
+		return sum
+	}
+	one := func(rank int) []float32 { return hiersynctest.Values[float32](5, rank, n) }
+	want := total(make([]int, 8), one)
+	for _, nodes := range [][]int{{0, 0, 0, 0, 1, 1, 1, 1}, {0, 0, 1, 1, 2, 2, 3, 3}, {0, 1, 2, 3, 4, 5, 6, 7}} {
+		if !slices.Equal(total(nodes, one), want) {
+			t.Errorf("nodes %v: another sum", nodes)
+		}
+	}
+	pair := func(rank int) []float32 {
+		x := one(2 * rank)
+		for i, y := range one(2*rank + 1) {
+			x[i] += y
+		}
+		return x
+	}
+	for _, nodes := range [][]int{{0, 0, 0, 0}, {0, 0, 1, 1}, {0, 1, 2, 3}} {
+		if !slices.Equal(total(nodes, pair), want) {
+			t.Errorf("nodes %v: the sum of pairs is another one", nodes)
 		}
 	}
 }

@@ -16,19 +16,21 @@
 // ([Topology]). For a sum, each node splits the buffer into as many slices as
 // the largest node has ranks. The owner of a slice adds up the contributions of
 // its node; the partial sum of node 0 goes to the slice's owner on node 1, which
-// continues it, and so on; the total comes back along the same way and is handed
-// out inside each node. So each node's link carries the buffer once in and once
-// out for the sum, and once for the way back, however many ranks the node has.
-// A broadcast crosses to each node once. [Options.Flat] takes the same sums
+// adds its own, that of both to node 3, and so on as in a binary tree whose last
+// node has the total; that comes back along the same ways and is handed out inside
+// each node. So the buffer crosses twice for each node but one, however many ranks
+// the node has. A broadcast crosses to each node once. [Options.Flat] takes the same sums
 // without regard to nodes, for comparison.
 //
 // # Order of summation
 //
-// Floating-point sums are a left fold over the ranks, node by node and by rank
-// inside a node: ((r0 + r1) + r2) + ... when the ranks are packed by node, as
-// mpirun places them unless told otherwise. The order does not depend on timing,
-// slices, segments or on Flat. So the same ranks on the same nodes give the same
-// bits, and all ranks get the bits of one computation.
+// Floating-point sums are binary trees: neighbours are added, then the sums of
+// neighbours, first over the ranks of a node, by rank, and then over the nodes. With
+// a power of two of nodes, each with the same power of two of ranks, that is
+// ((r0+r1)+(r2+r3))+((r4+r5)+(r6+r7)) for ranks in [Topology.Order], one or many a
+// node; three are (r0+r1)+r2. The order does not depend on timing, slices, segments
+// or on Flat. So the same ranks on the same nodes give the same bits, and all ranks
+// get the bits of one computation.
 //
 // # Buffers
 //

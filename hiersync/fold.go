@@ -15,9 +15,11 @@ type fold struct {
 	lo, hi  int // bytes of the buffer
 	segs    int
 	owner   bool
-	self    int      // owner: number of inboxes that come before its own contribution
-	in      []inbox  // owner: the group before, then the group in order of summation
-	next    int      // owner: the owner in the next group, -1 in the last
+	lower   int      // owner: number of groups whose sums come here, the nearest first
+	self    int      // owner: its own place among the ranks of its group
+	parts   []int    // owner: where the ranks of each node end among those of the group
+	in      []inbox  // owner: the lower groups, then the group in order of summation
+	next    int      // owner: the owner in the group above, -1 in the last
 	outs    []int    // owner: to whom totals go
 	back    inbox    // owner: totals of the next group; giver: totals of the owner
 	give    int      // giver: the owner
@@ -26,6 +28,7 @@ type fold struct {
 	folded  int      // owner: segments added up; giver: segments given
 	done    int      // segments whose total is in the buffer and was passed on
 	data    [][]byte // scratch: the payloads of one segment
+	terms   [][]byte // scratch: what is added up of one segment
 }
 
 // plan sets up the lane of slice s over bytes [lo, hi).
@@ -43,18 +46,21 @@ func (l *fold) plan(c *Comm, v *view, tag uint32, s, lo, hi int) {
 		l.back.reset(l.give, tag, l.segs)
 		return
 	}
-	if g > 0 {
-		prev := v.owner(g-1, s)
-		grow(&l.in).reset(prev, tag, l.segs)
-		l.outs = append(l.outs, prev)
+	for lower := g - 1; lower >= 0; lower-- {
+		if v.above(lower) == g {
+			from := v.owner(lower, s)
+			grow(&l.in).reset(from, tag, l.segs)
+			l.outs = append(l.outs, from)
+		}
 	}
+	l.lower = len(l.in)
 	if g+1 < len(v.sum) {
-		l.next = v.owner(g+1, s)
+		l.next = v.owner(v.above(g), s)
 	}
 	l.back.reset(l.next, tag, l.segs)
+	l.self, l.parts = v.inSum[c.rank], v.parts[g]
 	for _, r := range v.sum[g] {
 		if r == c.rank {
-			l.self = len(l.in)
 			continue
 		}
 		grow(&l.in).reset(r, tag, l.segs)
@@ -122,22 +128,21 @@ func (l *fold) segment(x *exec, g int) []byte {
 
 // add folds one segment in order and passes it on.
 //
-// Payloads that come before the own contribution are folded into the first of
-// them, which is then combined with the buffer; later ones are added to the
-// buffer. No scratch is needed, and the order is that of the group.
+// Two terms are combined in the memory of one of them, the buffer if it is among
+// them: so the sum ends up there without scratch.
 func (l *fold) add(x *exec) error {
 	op := &x.h.op
 	own := l.segment(x, l.folded)
-	for i, data := range l.data {
-		switch {
-		case i >= l.self:
-			combine(op.elem, op.red, own, data)
-		case i > 0:
-			combine(op.elem, op.red, l.data[0], data)
-		}
-		if i == l.self-1 {
-			combine(op.elem, op.red, own, l.data[0])
-		}
+	ranks := l.data[l.lower:]
+	l.terms = append(append(append(l.terms[:0], ranks[:l.self]...), own), ranks[l.self:]...)
+	first := 0
+	for i, end := range l.parts {
+		l.terms[i] = addTree(op, l.terms[first:end], own)
+		first = end
+	}
+	addTree(op, l.terms[:len(l.parts)], own)
+	for _, sum := range l.data[:l.lower] {
+		combine(op.elem, op.red, own, sum)
 	}
 	for i := range l.in {
 		if err := l.in[i].take(x.tr); err != nil {
@@ -153,6 +158,22 @@ func (l *fold) add(x *exec) error {
 		divide(op.elem, own, x.c.size)
 	}
 	return l.pass(x, g, own)
+}
+
+// addTree adds neighbours, then the sums of neighbours, and so on, in the memory of
+// the terms, and returns that of the sum: own if it is among the terms.
+func addTree(op *operation, terms [][]byte, own []byte) []byte {
+	for width := 1; width < len(terms); width *= 2 {
+		for i := 0; i+width < len(terms); i += 2 * width {
+			a, b := terms[i], terms[i+width]
+			if &b[0] == &own[0] {
+				a, b = b, a
+			}
+			combine(op.elem, op.red, a, b)
+			terms[i] = a
+		}
+	}
+	return terms[0]
 }
 
 // pass hands the total of segment g to whom it goes.

@@ -1,6 +1,9 @@
 package hiersync
 
-import "slices"
+import (
+	"math/bits"
+	"slices"
+)
 
 // Topology says which ranks share a node.
 type Topology struct {
@@ -28,8 +31,8 @@ func newTopology(names []string) Topology {
 	return t
 }
 
-// Order lists the ranks in the order of summation: node by node, by rank inside
-// a node.
+// Order lists the ranks from left to right in the order of summation: node by node,
+// by rank inside a node.
 func (t Topology) Order() []int { return slices.Concat(t.Nodes...) }
 
 // Leader reports whether a rank is the lowest of its node.
@@ -38,11 +41,14 @@ func (t Topology) Leader(rank int) bool { return t.Nodes[t.NodeOf[rank]][0] == r
 // view is the topology as the algorithms see it: groups that are linked among
 // each other by one way each. The flat view has one group of all ranks.
 //
-// Note: order of summation. Walking groups in order and sum inside each group
-// visits the ranks in Topology.Order, in both views. That is why Flat changes no
-// bit.
+// Note: order of summation. Sums are binary trees, first over the ranks of a node,
+// then over the nodes, in Topology.Order. The flat view adds up all of it at one
+// place. Else group g has the sum of the groups below it in the tree, [view.above]
+// says at which group two sums meet, and the last group has the total. Additions
+// are the same ones in both views. That is why Flat changes no bit.
 type view struct {
 	sum    [][]int // members of each group in the order of summation
+	parts  [][]int // where the ranks of each node end in a group's sum
 	tree   [][]int // members of each group in rank order, for trees
 	group  []int   // group of each rank
 	inSum  []int   // index of each rank in its group's sum
@@ -54,12 +60,16 @@ func newView(t Topology, flat bool) *view {
 	size := len(t.NodeOf)
 	v := &view{group: make([]int, size), inSum: make([]int, size), inTree: make([]int, size)}
 	v.sum, v.tree = t.Nodes, t.Nodes
+	for _, ranks := range t.Nodes {
+		v.parts = append(v.parts, []int{len(ranks)})
+	}
 	if flat {
 		ranks := make([]int, size)
 		for i := range ranks {
 			ranks[i] = i
 		}
 		v.sum, v.tree = [][]int{t.Order()}, [][]int{ranks}
+		v.parts = [][]int{ends(t.Nodes)}
 	}
 	for g := range v.sum {
 		v.slices = max(v.slices, len(v.sum[g]))
@@ -71,6 +81,23 @@ func newView(t Topology, flat bool) *view {
 		}
 	}
 	return v
+}
+
+// ends returns where each of some lists ends when they follow each other.
+func ends(lists [][]int) []int {
+	var at []int
+	n := 0
+	for _, l := range lists {
+		n += len(l)
+		at = append(at, n)
+	}
+	return at
+}
+
+// above is the group that takes the sum of group g and those below it: the last of
+// the range of a power of two that this range is half of, as far as there are groups.
+func (v *view) above(g int) int {
+	return min(g+1<<bits.TrailingZeros(^uint(g)), len(v.sum)-1)
 }
 
 // owner is the rank of group g that adds up slice s.

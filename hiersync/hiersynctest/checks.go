@@ -144,15 +144,12 @@ func allgathers(ctx context.Context, c *hiersync.Comm) error {
 func absent(ctx context.Context, c *hiersync.Comm) error {
 	const n = 1500
 	for away := range c.Size() {
-		want := make([]float32, n)
-		for _, r := range c.Topology().Order() {
-			x := Values[float32](away, r, n)
-			for i := range want {
-				if r != away {
-					want[i] += x[i]
-				}
+		want := foldOf(c.Topology(), func(rank int) []float32 {
+			if rank == away {
+				return make([]float32, n)
 			}
-		}
+			return Values[float32](away, rank, n)
+		})
 		x := Values[float32](away, c.Rank(), n)
 		var h hiersync.Handle
 		start := hiersync.StartAllreduce[float32]

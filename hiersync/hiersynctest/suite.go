@@ -3,6 +3,7 @@ package hiersynctest
 import (
 	"context"
 	"fmt"
+	"math/bits"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -57,7 +58,7 @@ func Run(t *testing.T, open func(t *testing.T, nodes []int) []*hiersync.Comm) {
 func Worlds() [][]int {
 	return [][]int{
 		{0}, {0, 0}, {0, 1}, {0, 0, 0}, {0, 1, 2, 3}, {0, 0, 1, 1}, {0, 1, 0, 1},
-		{0, 0, 0, 1, 2, 2, 1}, {0, 1, 1, 1, 1, 2, 0, 0, 3},
+		{0, 0, 0, 0}, {0, 1, 2, 3, 4, 5, 6}, {0, 0, 0, 1, 2, 2, 1}, {0, 1, 1, 1, 1, 2, 0, 0, 3},
 	}
 }
 
@@ -95,16 +96,33 @@ func Values[T hiersync.Float](salt, rank, n int) []T {
 
 // Fold is the sum in the order that the topology states, by the definition.
 func Fold[T hiersync.Float](t hiersync.Topology, salt, n int) []T {
-	var sum []T
-	for i, r := range t.Order() {
-		x := Values[T](salt, r, n)
-		if i == 0 {
-			sum = x
-			continue
+	return foldOf(t, func(rank int) []T { return Values[T](salt, rank, n) })
+}
+
+// foldOf is Fold of any values.
+func foldOf[T hiersync.Float](t hiersync.Topology, of func(rank int) []T) []T {
+	var nodes [][]T
+	for _, ranks := range t.Nodes {
+		var values [][]T
+		for _, r := range ranks {
+			values = append(values, of(r))
 		}
-		for j := range sum {
-			sum[j] += x[j]
-		}
+		nodes = append(nodes, tree(values))
+	}
+	return tree(nodes)
+}
+
+// tree adds the two halves of a list, of which the first one is the largest power of
+// two that leaves something for the second.
+func tree[T hiersync.Float](values [][]T) []T {
+	n := len(values)
+	if n == 1 {
+		return values[0]
+	}
+	half := 1 << (bits.Len(uint(n-1)) - 1)
+	sum, right := tree(values[:half]), tree(values[half:])
+	for j, x := range right {
+		sum[j] += x
 	}
 	return sum
 }
