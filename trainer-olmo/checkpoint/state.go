@@ -15,7 +15,7 @@ const Format = 1
 type Position struct {
 	Step         int64 `json:"step"`          // optimizer steps done, skipped ones included
 	Batch        int64 `json:"batch"`         // global batches consumed; the next one has this number
-	MicroBatches int64 `json:"micro_batches"` // micro-batches consumed
+	MicroBatches int64 `json:"micro_batches"` // micro-batches consumed, as counted by one rank
 	Tokens       int64 `json:"tokens"`        // tokens consumed
 	Epoch        int64 `json:"epoch"`         // epoch of the last batch
 	Skipped      int64 `json:"skipped"`       // steps given up by the skip-step rule

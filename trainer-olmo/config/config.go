@@ -123,7 +123,8 @@ type Train struct {
 	Epochs           Count   `yaml:"epochs" range:"[0,inf)" doc:"length in passes over the data"`
 	StopAt           Count   `yaml:"stop_at" range:"[0,inf)" doc:"stop after this step without changing the schedule, 0 = at the end"`
 	GlobalBatchSize  Count   `yaml:"global_batch_size" range:"[1,inf)" doc:"tokens in one optimizer step, a multiple of data.sequence_length"`
-	MicroBatchSize   Count   `yaml:"micro_batch_size" range:"[0,inf)" doc:"tokens in one forward pass, divides global_batch_size, 0 = all of it; results do not depend on it beyond rounding"`
+	MicroBatchSize   Count   `yaml:"micro_batch_size" range:"[0,inf)" doc:"tokens in one forward pass, divides global_batch_size, 0 = all of it; results do not depend on it"`
+	SumGroups        int     `yaml:"sum_groups" range:"[1,1024]" doc:"groups of a batch's sequences, a power of two, whose gradients are added as a binary tree: so many ranks, or half, a quarter, …, train the run of one to the bit; 1 = all from left to right"`
 	Threads          int     `yaml:"threads" range:"[0,4096]" doc:"computing threads, 0 = one per core; results do not depend on it"`
 	MaxGradNorm      float64 `yaml:"max_grad_norm" range:"[0,inf)" doc:"clip of the global gradient norm, 0 = none"`
 	MaxGradNormRatio float64 `yaml:"max_grad_norm_ratio" range:"[0,inf)" doc:"clip each parameter's gradient norm at this multiple of its moving average instead, 0 = off"`

@@ -13,6 +13,7 @@ func Default() Config {
 		Data:       defaultData(),
 		Train: Train{
 			GlobalBatchSize: 4096,
+			SumGroups:       4,
 			MaxGradNorm:     1,
 			// spec of SkipStepAdamW in OLMo-core: 128 values, 6 sigma.
 			SkipStepWindow: 128,
@@ -57,7 +58,7 @@ func defaultOptimizer() Optimizer {
 	return Optimizer{
 		Name: "adamw", LR: 1e-3, Betas: [2]float64{0.9, 0.95}, Eps: 1e-8, WeightDecay: 0.1,
 		DecayNorms: true, PreconditionFrequency: 10, MaxPrecondDim: 2048, FactorBeta: -1,
-		Grafting: "adam", Ridge: 1e-7, InitFactor: 0.1, BasisRefresh: "qr", NullTolerance: 1e-3,
+		Grafting: "adam", Ridge: 1e-7, InitFactor: 0.1, BasisRefresh: "qr",
 		BeforeFirst: "graft", RootMethod: "eigen", RefreshPrecision: "auto", MaxFailures: 3,
 	}
 }

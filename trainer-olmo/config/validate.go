@@ -99,6 +99,7 @@ func (v *validator) train(t *Train, d *Data) {
 	}
 	v.fail(set == 0, "train.steps", "is not set; set one of train.steps, train.tokens, train.epochs")
 	v.fail(set > 1, "train.steps", "one of train.steps, train.tokens, train.epochs is allowed, %d are set", set)
+	v.fail(t.SumGroups&(t.SumGroups-1) != 0, "train.sum_groups", "%d is not a power of two", t.SumGroups)
 	seq := Count(d.SequenceLength)
 	v.fail(t.GlobalBatchSize%seq != 0, "train.global_batch_size", "%d is not a multiple of data.sequence_length %d", t.GlobalBatchSize, seq)
 	if t.MicroBatchSize == t.GlobalBatchSize {

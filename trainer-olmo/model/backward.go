@@ -20,8 +20,7 @@ func (p *pass[T]) backward(tokens []int32, obs Observer) {
 			obs.PostBackward(l)
 		}
 	}
-	p.scatter = scatterTask[T]{set: p.fresh && !p.m.cfg.TieWordEmbeddings, tokens: tokens, grad: p.m.embed.grad, dx: w.dx}
-	p.m.eng.Run((p.m.cfg.DModel+scatterCols-1)/scatterCols, &p.scatter)
+	p.lookupGrad(tokens)
 }
 
 // mlpBackward takes w.dx, the gradient of a block's output, to that of the stream
@@ -44,11 +43,11 @@ func (p *pass[T]) attentionBackward(l int) {
 	p.attendBack = attendBackTask[T]{attendTask[T]{m: p.m, w: w, layer: l}}
 	p.m.eng.Run(w.rows*p.m.cfg.NKVHeads, &p.attendBack)
 	p.join = joinTask[T]{m: p.m, w: w, layer: l}
-	p.rows(&p.join)
+	p.m.eng.Run(w.rows*rowChunks(w.seq), &p.join)
 	if p.m.cfg.QKNorm == "full" {
 		qw, kw := p.m.cfg.qWidth(), p.m.cfg.kvWidth()
-		p.addParts(b.qNorm.grad, 0, qw+kw)
-		p.addParts(b.kNorm.grad, qw, qw+kw)
+		p.addParts(b.qNorm, 0, qw+kw)
+		p.addParts(b.kNorm, qw, qw+kw)
 	}
 	p.inputGrad(w.dqkv, a.x, a.a, b.qkv, b.attNorm, a.aScale)
 }
@@ -90,22 +89,44 @@ func (p *pass[T]) linearBack(dx, dy []T, t tensor[T], beta T) {
 	gemm.Mul(p.m.eng, false, false, 1, gemm.MatrixOf(n, t.value.Rows, dy), t.value, beta, gemm.MatrixOf(n, t.value.Cols, dx))
 }
 
-// weightGrad adds dyᵀ*x to the weight's gradient, or sets it.
+// weightGrad adds dyᵀ*x to the weight's gradient: one sequence after the other, so that
+// the sum has the same order, and the same bits, however a batch is cut into
+// micro-batches.
 func (p *pass[T]) weightGrad(dy, x []T, t tensor[T]) {
-	p.addOuter(0, p.w.tokens(), dy, x, t, beta[T](!p.fresh))
+	for i := range p.m.body.ops {
+		op := &p.m.body.ops[i]
+		p.addOuter(op, op.first, op.first*p.w.seq, op.rows*p.w.seq, p.w.seq, dy, x, t)
+	}
 }
 
-// addOuter adds dyᵀ*x of n tokens from first on to keep times the weight's gradient, one
-// sequence after the other: so the sum has the same order, and the same bits,
-// however a batch is cut into micro-batches. The tokens are whole sequences, or lie in
-// one.
-func (p *pass[T]) addOuter(first, n int, dy, x []T, t tensor[T], keep T) {
-	out, in := t.value.Rows, t.value.Cols
-	part := p.w.seq
-	if first%part != 0 || n < part {
+// headGrad is weightGrad for n tokens from first on, whole sequences or a part of one.
+func (p *pass[T]) headGrad(first, n int, dy, x []T) {
+	seq, row := p.w.seq, first/p.w.seq
+	plan, at := &p.m.head, p.w.at+row
+	plan.next(at, at+(n+seq-1)/seq, (first+n)%seq == 0)
+	p.m.ReserveSums(Sums{HeadLevels: plan.most - 1})
+	part := seq
+	if n%seq != 0 {
 		part = n
 	}
-	gemm.MulParts(p.m.eng, true, false, part, 1, gemm.MatrixOf(n, out, dy), gemm.MatrixOf(n, in, x), keep, t.grad)
+	for i := range plan.ops {
+		op := &plan.ops[i]
+		p.addOuter(op, row+op.first, op.first*part, op.rows*part, part, dy, x, p.m.out)
+	}
+}
+
+// addOuter does an operation of a weight's gradient over n tokens from first on, in
+// parts of one sequence, of which row is the first.
+func (p *pass[T]) addOuter(op *sumOp, row, first, n, part int, dy, x []T, t tensor[T]) {
+	out, in := t.value.Rows, t.value.Cols
+	a, b := gemm.MatrixOf(n, out, dy[first*out:]), gemm.MatrixOf(n, in, x[first*in:])
+	c := p.m.level(t, op.level)
+	if op.tree {
+		gemm.MulTree(p.m.eng, true, false, part, p.w.groups[row:row+op.rows], 1, a, b, beta[T](op.add), c)
+	} else {
+		gemm.MulParts(p.m.eng, true, false, part, 1, a, b, beta[T](op.add), c)
+	}
+	p.mergeLevels(op, t)
 }
 
 // normGrad sets dx, or adds to it, from the gradient dy of norm(x), and adds to
@@ -113,25 +134,52 @@ func (p *pass[T]) addOuter(first, n int, dy, x []T, t tensor[T], keep T) {
 func (p *pass[T]) normGrad(dx []T, add bool, dy, x []T, norm vector[T], scale []T) {
 	d := p.m.cfg.DModel
 	p.normBack = normBackTask[T]{
-		workers: p.m.workers, kind: p.m.cfg.Norm, width: d, n: p.w.tokens(), add: add,
+		workers: p.m.workers, kind: p.m.cfg.Norm, width: d, seq: p.w.seq, add: add,
 		dx: dx, dy: dy, x: x, weight: norm.value, scale: scale, eps: p.m.cfg.NormEps, parts: p.w.partial,
 	}
-	p.rows(&p.normBack)
-	p.addParts(norm.grad, 0, d)
+	p.m.eng.Run(p.w.rows*rowChunks(p.w.seq), &p.normBack)
+	p.addParts(norm, 0, d)
 }
 
 // addParts adds the chunks' parts of a norm's gradient in order. Parts have width
 // elements; those of this norm start at column at.
-func (p *pass[T]) addParts(grad []T, at, width int) {
-	if grad == nil {
+func (p *pass[T]) addParts(v vector[T], at, width int) {
+	if v.grad == nil {
 		return
 	}
-	chunks := (p.w.tokens() + rowChunk - 1) / rowChunk
-	if p.fresh {
-		clear(grad)
+	for i := range p.m.body.ops {
+		op := &p.m.body.ops[i]
+		dst := p.m.vectorLevel(v, op.level)
+		if !op.add {
+			clear(dst)
+		}
+		p.addRows(op, dst, at, width)
+		for l := op.level; l > op.level-op.merges; l-- {
+			lower := p.m.vectorLevel(v, l-1)
+			vec.Add(lower, lower, p.m.vectorLevel(v, l))
+		}
 	}
-	for c := range chunks {
-		vec.Add(grad, grad, p.w.partial[c*width+at:c*width+at+len(grad)])
+}
+
+// addRows adds the parts of an operation's rows to dst.
+func (p *pass[T]) addRows(op *sumOp, dst []T, at, width int) {
+	per := rowChunks(p.w.seq)
+	p.sum.rows, p.sum.width, p.sum.n = p.w.total, len(dst), 0
+	end := (op.first + op.rows) * per
+	for c := op.first * per; c < end; c++ {
+		part := p.w.partial[c*width+at:][:len(dst)]
+		if !op.tree {
+			vec.Add(dst, dst, part)
+			continue
+		}
+		next := -1
+		if c+1 < end {
+			next = p.w.groups[(c+1)/per]
+		}
+		p.sum.add(part, p.w.groups[c/per], next)
+	}
+	if op.tree {
+		vec.Add(dst, dst, p.sum.row(0))
 	}
 }
 
@@ -140,14 +188,14 @@ type normBackTask[T gemm.Float] struct {
 	workers                  []*worker[T]
 	kind                     NormKind
 	eps                      float64
-	width, n                 int
+	width, seq               int
 	add                      bool
 	dx, dy, x, weight, scale []T
 	parts                    []T // [chunks, width] of the weight's gradient
 }
 
 func (t *normBackTask[T]) Do(chunk, worker int) {
-	lo, hi := span(chunk, t.n)
+	lo, hi := rowSpan(chunk, t.seq)
 	wk := t.workers[worker]
 	part := t.parts[chunk*t.width : (chunk+1)*t.width]
 	clear(part)
@@ -217,7 +265,7 @@ type joinTask[T gemm.Float] struct {
 }
 
 func (t *joinTask[T]) Do(chunk, worker int) {
-	lo, hi := span(chunk, t.w.tokens())
+	lo, hi := rowSpan(chunk, t.w.seq)
 	c := &t.m.cfg
 	width := c.qWidth() + c.kvWidth()
 	part := t.w.partial[chunk*width : (chunk+1)*width]
@@ -252,27 +300,87 @@ func (t *joinTask[T]) row(i int, wk *worker[T], part []T) {
 	}
 }
 
+// lookupGrad adds w.dx to the gradient of the embeddings as a table of tokens.
+func (p *pass[T]) lookupGrad(tokens []int32) {
+	w, chunks := p.w, (p.m.cfg.DModel+scatterCols-1)/scatterCols
+	joined := p.m.cfg.TieWordEmbeddings && p.m.lookup == nil // the head's gradient is there
+	for i := range p.m.body.ops {
+		op := &p.m.body.ops[i]
+		lo, hi := op.first*w.seq, (op.first+op.rows)*w.seq
+		p.scatter = scatterTask[T]{
+			workers: p.m.workers, heads: w.chains(tokens, lo, hi), next: w.chain, groups: w.groups, seq: w.seq,
+			set: !op.add && !(joined && op.level == 0), own: op.tree || joined,
+			tokens: tokens, grad: p.m.lookupLevel(op.level), dx: w.dx,
+		}
+		p.m.eng.Run(chunks, &p.scatter)
+		for l := op.level; l > op.level-op.merges; l-- {
+			p.addLevel(p.m.lookupLevel(l-1).Data, p.m.lookupLevel(l).Data)
+		}
+	}
+}
+
+// chains links the tokens of equal id in [lo, hi), in order, and returns the first ones.
+func (w *work[T]) chains(tokens []int32, lo, hi int) []int32 {
+	for i := hi - 1; i >= lo; i-- {
+		w.chain[i] = w.table[tokens[i]]
+		w.table[tokens[i]] = int32(i)
+	}
+	heads := w.heads[:0]
+	for i := lo; i < hi; i++ {
+		if first := &w.table[tokens[i]]; *first == int32(i) {
+			heads = append(heads, int32(i))
+			*first = -1
+		}
+	}
+	return heads
+}
+
 // scatterCols is the number of columns in one task of scatterTask.
 const scatterCols = 128
 
-// scatterTask adds rows of dx to the rows of the embeddings' gradient, tokens in
-// order, a range of columns at a time: a token that repeats is added up in the
-// same order whoever has the columns. Tied, the head's gradient is there already.
+// scatterTask adds rows of dx to the rows of the embeddings' gradient, id by id and its
+// tokens in order, a range of columns at a time: a token that repeats is added up in the
+// same order whoever has the columns.
 type scatterTask[T gemm.Float] struct {
-	set    bool // clears its columns first
-	tokens []int32
-	grad   gemm.Matrix[T]
-	dx     []T
+	workers     []*worker[T]
+	heads, next []int32
+	groups      []int // by row
+	seq         int
+	set         bool // clears its columns first
+	own         bool // the sum of an id is rounded on its own, by groups
+	tokens      []int32
+	grad        gemm.Matrix[T]
+	dx          []T
 }
 
-func (t *scatterTask[T]) Do(chunk, _ int) {
+func (t *scatterTask[T]) Do(chunk, worker int) {
 	d := t.grad.Cols
 	lo, hi := chunk*scatterCols, min((chunk+1)*scatterCols, d)
 	for i := 0; t.set && i < t.grad.Rows; i++ {
 		clear(t.grad.Row(i)[lo:hi])
 	}
-	for i, id := range t.tokens {
-		row := t.grad.Row(int(id))[lo:hi]
-		vec.Add(row, row, t.dx[i*d+lo:i*d+hi])
+	for _, first := range t.heads {
+		row := t.grad.Row(int(t.tokens[first]))[lo:hi]
+		if t.own && t.next[first] >= 0 {
+			vec.Add(row, row, t.sum(&t.workers[worker].sum, first, lo, hi))
+			continue
+		}
+		for i := first; i >= 0; i = t.next[i] {
+			vec.Add(row, row, t.dx[int(i)*d+lo:int(i)*d+hi])
+		}
 	}
+}
+
+// sum adds up the columns of a chain in the tree of its groups.
+func (t *scatterTask[T]) sum(s *treeSum[T], first int32, lo, hi int) []T {
+	s.width, s.n = hi-lo, 0
+	d := t.grad.Cols
+	for i := first; i >= 0; i = t.next[i] {
+		next := -1
+		if n := t.next[i]; n >= 0 {
+			next = t.groups[int(n)/t.seq]
+		}
+		s.add(t.dx[int(i)*d+lo:int(i)*d+hi], t.groups[int(i)/t.seq], next)
+	}
+	return s.row(0)
 }

@@ -15,7 +15,7 @@ type pass[T gemm.Float] struct {
 	m *Model[T]
 	w *work[T]
 
-	fresh bool // gradients are set, not added to
+	chunk func(first, n int) // headChunk
 
 	dots   dotsTask[T]
 	embed  embedTask[T]
@@ -30,9 +30,15 @@ type pass[T gemm.Float] struct {
 	attendBack attendBackTask[T]
 	swigluBack swigluBackTask[T]
 	scatter    scatterTask[T]
+	adds       addTask[T]
+	sum        treeSum[T] // of norms' gradients
 }
 
-func newPass[T gemm.Float](m *Model[T]) *pass[T] { return &pass[T]{m: m} }
+func newPass[T gemm.Float](m *Model[T]) *pass[T] {
+	p := &pass[T]{m: m}
+	p.chunk = p.headChunk
+	return p
+}
 
 // rows runs a task over chunks of the tokens.
 func (p *pass[T]) rows(t gemm.Task) {
@@ -43,7 +49,8 @@ func (p *pass[T]) rows(t gemm.Task) {
 func span(chunk, n int) (lo, hi int) { return chunk * rowChunk, min(chunk*rowChunk+rowChunk, n) }
 
 // fewTokens is the number of tokens below which a product reads each weight once
-// from where it lies: packing a matrix costs more than using it so few times.
+// from where it lies: packing a matrix costs more than using it so few times. Not in
+// training, where results must not depend on how many rows are here.
 const fewTokens = 4
 
 // linear sets y = x*Wᵀ + beta*y, beta 0 or 1.
@@ -53,7 +60,7 @@ func (p *pass[T]) linear(y, x []T, w gemm.Matrix[T], beta T) {
 
 // project is linear for n tokens.
 func (p *pass[T]) project(n int, y, x []T, w gemm.Matrix[T], beta T) {
-	if n < fewTokens {
+	if n < fewTokens && p.w.chunks == 0 {
 		p.dots = dotsTask[T]{x: gemm.MatrixOf(n, w.Cols, x), w: w, y: gemm.MatrixOf(n, w.Rows, y), add: beta != 0}
 		p.m.eng.Run((w.Rows+rowChunk-1)/rowChunk, &p.dots)
 		return

@@ -388,9 +388,11 @@ func checkMLP[T gemm.Float](t *testing.T, g goldenMLP, tol tolerance) {
 	defer eng.Close()
 	m := &Model[T]{cfg: Config{DModel: d, HiddenSize: hidden, NormPlace: PreNorm}, eng: eng}
 	p := newPass(m)
-	p.w = &work[T]{rows: 1, seq: n}
-	gateUp := tensor[T]{gemm.MatrixOf(2*hidden, d, to[T](append(append([]float64{}, g.Gate.v...), g.Up.v...))), gemm.NewMatrix[T](2*hidden, d)}
-	down := tensor[T]{gemm.MatrixOf(d, hidden, to[T](g.Down.v)), gemm.NewMatrix[T](d, hidden)}
+	p.w = &work[T]{rows: 1, seq: n, groups: []int{0}}
+	m.body.start(Share{Rows: 1, Last: 1}, true)
+	m.body.next(0, 1, true)
+	gateUp := tensor[T]{value: gemm.MatrixOf(2*hidden, d, to[T](append(append([]float64{}, g.Gate.v...), g.Up.v...))), grad: gemm.NewMatrix[T](2*hidden, d)}
+	down := tensor[T]{value: gemm.MatrixOf(d, hidden, to[T](g.Down.v)), grad: gemm.NewMatrix[T](d, hidden)}
 	x, dy := to[T](g.X.v), to[T](g.DY.v)
 	gu, act, y := make([]T, 2*n*hidden), make([]T, n*hidden), make([]T, n*d)
 	p.linear(gu, x, gateUp.value, 0)

@@ -19,6 +19,9 @@ type LossOptions struct {
 	// Fresh sets the gradients instead of adding to them: for the first micro-batch
 	// of a step, which then need not be cleared.
 	Fresh bool
+	// Share places the batch in the global batch, which decides the order of the
+	// gradients' sum. The first call of a step is the one of its first row.
+	Share Share
 }
 
 // LossStats is what a batch adds to the loss.
@@ -29,10 +32,10 @@ type LossStats struct {
 	Divisor float64 // divisor that was used
 	Loss    float64 // (CE + ZLoss*Z) / Divisor, 0 when Divisor is 0
 
-	// RowCE and RowLabels are CE and Labels by sequence. They belong to the
+	// RowCE, RowZ and RowLabels are CE, Z and Labels by sequence. They belong to the
 	// model and hold until its next call.
-	RowCE     []float64
-	RowLabels []int
+	RowCE, RowZ []float64
+	RowLabels   []int
 }
 
 // lossTask turns rows of logits into losses and, for training, into gradients.
@@ -78,19 +81,20 @@ func (t *lossTask[T]) row(x []T, label int) (ce, z float64) {
 // stats adds the tokens' losses in order, in float64, sequence by sequence, so
 // that the sum does not depend on who computed them.
 func (w *work[T]) stats(b *Batch, o LossOptions) LossStats {
-	s := LossStats{Divisor: o.Divisor, RowCE: w.rowCE[:b.Rows], RowLabels: w.rowCount[:b.Rows]}
+	s := LossStats{Divisor: o.Divisor, RowCE: w.rowCE[:b.Rows], RowZ: w.rowZ[:b.Rows], RowLabels: w.rowCount[:b.Rows]}
 	for row := range b.Rows {
-		ce, n := 0.0, 0
+		ce, z, n := 0.0, 0.0, 0
 		for t := range b.Seq {
 			i := row*b.Seq + t
 			ce += w.ce[i]
-			s.Z += w.z[i]
+			z += w.z[i]
 			if b.label(row, t) != ignored {
 				n++
 			}
 		}
-		s.RowCE[row], s.RowLabels[row] = ce, n
+		s.RowCE[row], s.RowZ[row], s.RowLabels[row] = ce, z, n
 		s.CE += ce
+		s.Z += z
 		s.Labels += n
 	}
 	if s.Divisor != 0 {
@@ -109,21 +113,26 @@ func (p *pass[T]) head(b *Batch, o LossOptions, grad bool) LossStats {
 	if o.Divisor != 0 {
 		p.loss.inverse = 1 / o.Divisor
 	}
-	n := p.w.tokens()
-	step := logitRows(n, p.m.cfg.VocabSize)
-	if step > b.Seq {
-		step -= step % b.Seq
-	}
-	for first := 0; first < n; {
-		// A chunk ends with a sequence, so that chunks do not depend on the rows.
-		rows := min(step, n-first)
-		if step < b.Seq {
-			rows = min(rows, b.Seq-first%b.Seq)
-		}
-		p.headChunk(first, rows)
-		first += rows
-	}
+	eachChunk(b.Rows, b.Seq, p.m.cfg.VocabSize, p.chunk)
 	return p.w.stats(b, o)
+}
+
+// eachChunk tells f the first token and the number of tokens of each chunk of logits.
+// A chunk ends with a sequence, so that chunks do not depend on the rows.
+func eachChunk(rows, seq, vocab int, f func(first, n int)) {
+	tokens := rows * seq
+	step := logitRows(tokens, vocab)
+	if step > seq {
+		step -= step % seq
+	}
+	for first := 0; first < tokens; {
+		n := min(step, tokens-first)
+		if step < seq {
+			n = min(n, seq-first%seq)
+		}
+		f(first, n)
+		first += n
+	}
 }
 
 // headChunk does rows tokens from first on: logits, losses and, for training, the
@@ -138,6 +147,6 @@ func (p *pass[T]) headChunk(first, rows int) {
 	p.m.eng.Run((rows+rowChunk-1)/rowChunk, &p.loss)
 	if p.loss.grad {
 		gemm.Mul(p.m.eng, false, false, 1, logits, out.value, 0, gemm.MatrixOf(rows, d, p.w.dx[first*d:]))
-		p.addOuter(first, rows, logits.Data, x.Data, out, beta[T](first > 0 || !p.fresh))
+		p.headGrad(first, rows, logits.Data, x.Data)
 	}
 }

@@ -33,10 +33,20 @@ type Model[T gemm.Float] struct {
 	eval    *work[T] // activations of one layer only
 	run     *pass[T]
 	batch   Batch // of the current call
+
+	// Partial sums, see Note: the order of a gradient's sum.
+	body, head  sumPlan
+	pending     [][]T // by level - 1: like grads without the head's
+	pendingHead [][]T
+	lookup      []T // gradient of tied embeddings as a table, nil where it goes to theirs at once
 }
 
 // tensor is a weight [out, in] and its gradient.
-type tensor[T gemm.Float] struct{ value, grad gemm.Matrix[T] }
+type tensor[T gemm.Float] struct {
+	value, grad gemm.Matrix[T]
+	at          int  // of its first element in values and grads
+	head        bool // it makes logits
+}
 
 // block is one layer's parameters. qkv stacks the rows of q, k and v, gateUp
 // those of gate and up; the vectors are empty where the block has no such norm.
@@ -46,7 +56,10 @@ type block[T gemm.Float] struct {
 }
 
 // vector is a norm's weight and its gradient.
-type vector[T gemm.Float] struct{ value, grad []T }
+type vector[T gemm.Float] struct {
+	value, grad []T
+	at          int // of its first element in values and grads
+}
 
 // worker is what one thread computes with.
 type worker[T gemm.Float] struct {
@@ -54,6 +67,7 @@ type worker[T gemm.Float] struct {
 	att *attention[T]
 	row []T // a row of q, k and v
 	tmp []T
+	sum treeSum[T] // of rows of the embeddings' gradient
 }
 
 // align is the padding of tensors in elements, a cache line of float32.
@@ -85,6 +99,7 @@ func newWorker[T gemm.Float](c Config) *worker[T] {
 	return &worker[T]{
 		eng: eng, att: newAttention[T](eng, queryBlock, keyBlock),
 		row: make([]T, widest), tmp: make([]T, widest),
+		sum: treeSum[T]{rows: make([]T, maxLevels*scatterCols)},
 	}
 }
 
@@ -153,6 +168,7 @@ func (m *Model[T]) bind() {
 	if !c.TieWordEmbeddings {
 		m.out = m.stack(take(1), 1)
 	}
+	m.out.head = true
 }
 
 // stack views n neighbouring tensors of equal width as one.
@@ -163,12 +179,15 @@ func (m *Model[T]) stack(first, n int) tensor[T] {
 	}
 	at := m.offsets[first]
 	return tensor[T]{
-		gemm.MatrixOf(rows, cols, m.values[at:at+rows*cols]),
-		gemm.MatrixOf(rows, cols, m.grads[at:at+rows*cols]),
+		value: gemm.MatrixOf(rows, cols, m.values[at:at+rows*cols]),
+		grad:  gemm.MatrixOf(rows, cols, m.grads[at:at+rows*cols]),
+		at:    at,
 	}
 }
 
-func (m *Model[T]) vector(i int) vector[T] { return vector[T]{m.params[i].Value, m.params[i].Grad} }
+func (m *Model[T]) vector(i int) vector[T] {
+	return vector[T]{m.params[i].Value, m.params[i].Grad, m.offsets[i]}
+}
 
 // chooseTables numbers the distinct windows and gives each layer its rotary
 // table: scaled where attention is full, plain where it slides.
@@ -203,7 +222,10 @@ func (m *Model[T]) Config() Config { return m.cfg }
 func (m *Model[T]) Params() []param.Param[T] { return m.params }
 
 // ZeroGrad clears all gradients.
-func (m *Model[T]) ZeroGrad() { clear(m.grads) }
+func (m *Model[T]) ZeroGrad() {
+	clear(m.grads)
+	clear(m.lookup)
+}
 
 // Observer is told where a pass is. Layers count from 0.
 type Observer interface {
@@ -226,11 +248,29 @@ func (m *Model[T]) LossGrad(b Batch, o LossOptions, obs Observer) (LossStats, er
 		m.train = newWork[T](m.cfg, len(m.windows), plan{rows: b.Rows, seq: b.Seq, capacity: b.Seq, keep: true}, &arena{})
 	}
 	m.prepare(m.train)
-	m.run.fresh = o.Fresh
+	m.begin(o)
 	m.run.forward(m.train, b.Tokens, obs)
 	s := m.run.head(&m.batch, o, true)
 	m.run.backward(b.Tokens, obs)
 	return s, nil
+}
+
+// begin plans how the gradients of the call's batch join those of the step.
+func (m *Model[T]) begin(o LossOptions) {
+	s := o.Share
+	if s.Rows == 0 {
+		s = Share{Groups: 1, Rows: m.batch.Rows, Last: m.batch.Rows}
+	}
+	if s.At == s.First {
+		m.body.start(s, o.Fresh)
+		m.head.start(s, o.Fresh)
+	}
+	m.body.next(s.At, s.At+m.batch.Rows, true)
+	for i := range m.batch.Rows {
+		m.train.groups[i] = s.group(s.At + i)
+	}
+	m.train.at = s.At
+	m.ReserveSums(Sums{Levels: m.body.most - 1})
 }
 
 // Loss is the forward half of [Model.LossGrad]; it keeps one layer's
@@ -296,7 +336,8 @@ func visibleFrom(lo, docStart []int32, seq, window int) {
 }
 
 // Span is the gradients of one layer, or of neighbours outside of the layers, in
-// one piece of memory; padding between tensors is zero and stays so.
+// one piece of memory; padding between tensors is zero and stays so. The one that
+// [Sums].Apart adds is the last.
 type Span[T gemm.Float] struct {
 	Layer int // -1 outside of the layers
 	Grad  []T
@@ -316,6 +357,9 @@ func (m *Model[T]) GradSpans() []Span[T] {
 		if i+1 < len(m.params) {
 			lo = m.offsets[i+1]
 		}
+	}
+	if m.lookup != nil {
+		spans = append(spans, Span[T]{Layer: -1, Grad: m.lookup})
 	}
 	return spans
 }

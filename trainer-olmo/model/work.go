@@ -32,6 +32,7 @@ type work[T gemm.Float] struct {
 	capacity  int // positions of a row of k and v
 	first     int // position of the first token
 	room      int // tokens that the buffers hold
+	chunks    int // partial sums that they hold, 0 without a backward pass
 	layers    []layerActs[T]
 	final     []T // [N, d] input of the final norm
 	normed    []T // [N, d] its output
@@ -42,13 +43,20 @@ type work[T gemm.Float] struct {
 	logits   []T       // a chunk of rows
 	ce, z    []float64 // [N] by token
 	rowCE    []float64 // by row
+	rowZ     []float64
 	rowCount []int
 
 	// Backward only.
 	dx, dy     []T // [N, d]
 	do         []T // [N, q width]
 	dqkv, dact []T
-	partial    []T // [row chunks, widest norm] parts of the norms' gradients
+	partial    []T     // [rows, chunks of a row, widest norm] parts of the norms' gradients
+	total      []T     // [maxLevels, widest norm] of a tree of them
+	groups     []int   // of each row, see Share
+	at         int     // first row in the global batch
+	chain      []int32 // by token: the next one with the same id, -1 for the last
+	heads      []int32 // tokens that are the first ones with their id
+	table      []int32 // by id: scratch of chains, -1 between uses
 }
 
 // plan is the shape of a work.
@@ -58,9 +66,18 @@ type plan struct {
 	decode              bool // no losses
 }
 
-// rowChunk is the number of tokens in one task of a row-wise pass; partial sums
-// over tokens have one part a chunk.
+// rowChunk is the number of tokens in one task of a row-wise pass. Partial sums over
+// tokens have one part a chunk, and then chunks end with a row.
 const rowChunk = 64
+
+// rowChunks is the number of such chunks in a row of seq tokens.
+func rowChunks(seq int) int { return (seq + rowChunk - 1) / rowChunk }
+
+// rowSpan is the tokens of a chunk that ends with a row of seq tokens.
+func rowSpan(chunk, seq int) (lo, hi int) {
+	row, in := chunk/rowChunks(seq), chunk%rowChunks(seq)*rowChunk
+	return row*seq + in, row*seq + min(in+rowChunk, seq)
+}
 
 // logitBudget is the number of logits that exist at a time, unless that is fewer
 // than logitLeast tokens: each chunk reads the head and its gradient once.
@@ -145,7 +162,7 @@ func newWork[T gemm.Float](c Config, windows int, p plan, m *arena) *work[T] {
 	if !p.decode {
 		w.logits = reserve[T](m, logitRows(n, c.VocabSize)*c.VocabSize)
 		w.ce, w.z = reserve[float64](m, n), reserve[float64](m, n)
-		w.rowCE, w.rowCount = reserve[float64](m, n), reserve[int](m, n)
+		w.rowCE, w.rowZ, w.rowCount = reserve[float64](m, n), reserve[float64](m, n), reserve[int](m, n)
 	}
 	return w
 }
@@ -170,8 +187,15 @@ func (w *work[T]) allocateBackward(c Config, n int, m *arena) {
 	of := func(width int) []T { return reserve[T](m, n*width) }
 	w.dx, w.dy, w.do = of(c.DModel), of(c.DModel), of(c.qWidth())
 	w.dqkv, w.dact = of(c.qWidth()+2*c.kvWidth()), of(c.HiddenSize)
-	parts := (n + rowChunk - 1) / rowChunk
-	w.partial = reserve[T](m, parts*max(c.DModel, c.qWidth()+c.kvWidth()))
+	widest := max(c.DModel, c.qWidth()+c.kvWidth())
+	w.chunks = w.rows * rowChunks(w.seq)
+	w.partial = reserve[T](m, w.chunks*widest)
+	w.total = reserve[T](m, maxLevels*widest)
+	w.groups = reserve[int](m, n)
+	w.chain, w.heads, w.table = reserve[int32](m, n), reserve[int32](m, n), reserve[int32](m, c.VocabSize)
+	for i := range w.table {
+		w.table[i] = -1
+	}
 }
 
 // output is where layer l writes its result.
@@ -188,7 +212,7 @@ func (w *work[T]) tokens() int { return w.rows * w.seq }
 // reshape sets the shape of the next pass and reports whether the buffers hold
 // it.
 func (w *work[T]) reshape(rows, seq int) bool {
-	if w == nil || rows*seq > w.room {
+	if w == nil || rows*seq > w.room || w.chunks > 0 && rows*rowChunks(seq) > w.chunks {
 		return false
 	}
 	w.rows, w.seq, w.capacity = rows, seq, seq

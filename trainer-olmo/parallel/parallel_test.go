@@ -103,17 +103,35 @@ func TestCostIsBalanced(t *testing.T) {
 func TestRowsAreSharedOut(t *testing.T) {
 	for n := range 40 {
 		for ranks := 1; ranks <= 9; ranks++ {
-			at, micro := 0, 0
+			at := 0
 			for r := range ranks {
 				lo, hi := Rows(n, r, ranks)
 				if lo != at || hi < lo || hi-lo > n/ranks+1 {
 					t.Fatalf("rank %d of %d gets rows [%d, %d) of %d", r, ranks, lo, hi, n)
 				}
 				at = hi
-				micro += (hi - lo + 2) / 3
 			}
-			if at != n || micro != MicroBatches(n, 3, ranks) {
-				t.Fatalf("%d rows over %d ranks: %d given, %d micro-batches", n, ranks, at, micro)
+			if at != n {
+				t.Fatalf("%d rows over %d ranks: %d given", n, ranks, at)
+			}
+		}
+	}
+}
+
+// TestGroupsOfRanksAreRanks: the rows of a rank are those of the groups that it stands
+// for among more.
+func TestGroupsOfRanksAreRanks(t *testing.T) {
+	for n := range 41 {
+		for ranks := 1; ranks <= 8; ranks *= 2 {
+			for groups := ranks; groups <= 64; groups *= 2 {
+				for r := range ranks {
+					lo, hi := Rows(n, r, ranks)
+					first, _ := Rows(n, r*groups/ranks, groups)
+					_, last := Rows(n, (r+1)*groups/ranks-1, groups)
+					if first != lo || last != hi {
+						t.Fatalf("%d rows: rank %d of %d has [%d, %d), its groups of %d [%d, %d)", n, r, ranks, lo, hi, groups, first, last)
+					}
+				}
 			}
 		}
 	}
@@ -179,21 +197,21 @@ func TestGradientsAreSummed(t *testing.T) {
 
 func TestLossesKeepTheOrderOfRows(t *testing.T) {
 	const n = 7
-	onRanks(t, 4, func(ctx context.Context, c *hiersync.Comm) error {
+	onRanks(t, 4, func(ctx context.Context, c *hiersync.Comm) error { // alternating between two nodes
 		l := NewLosses(c)
 		for range 3 {
-			lo, hi := Rows(n, c.Rank(), c.Size())
-			var mine []float64
+			lo, hi := Rows(n, Place(c), c.Size())
+			var mine, squares []float64
 			for i := lo; i < hi; i++ {
-				mine = append(mine, math.Sqrt(float64(i)))
+				mine, squares = append(mine, math.Sqrt(float64(i))), append(squares, float64(i*i))
 			}
-			rows, z, labels, err := l.Share(ctx, n, mine, 0.5, c.Rank())
-			if err != nil || z != 2 || labels != 6 || len(rows) != n {
+			rows, z, labels, err := l.Share(ctx, n, mine, squares, c.Rank())
+			if err != nil || labels != 6 || len(rows) != n || len(z) != n {
 				return fmt.Errorf("%v, z %v, labels %d: %w", rows, z, labels, err)
 			}
 			for i, x := range rows {
-				if x != math.Sqrt(float64(i)) {
-					return fmt.Errorf("row %d is %v", i, x)
+				if x != math.Sqrt(float64(i)) || z[i] != float64(i*i) {
+					return fmt.Errorf("row %d is %v and %v", i, x, z[i])
 				}
 			}
 		}

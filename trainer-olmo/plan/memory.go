@@ -6,6 +6,7 @@ import (
 	"github.com/asteria-runtime/asteria/trainer-olmo/asteria"
 	"github.com/asteria-runtime/asteria/trainer-olmo/config"
 	"github.com/asteria-runtime/asteria/trainer-olmo/model"
+	"github.com/asteria-runtime/asteria/trainer-olmo/parallel"
 )
 
 // Note: peak memory. The lines of [Plan.Memory] add up to the most anonymous
@@ -32,6 +33,7 @@ func (p *Plan) memory(c *config.Config) error {
 	weights := p.Parameters * elem
 	p.add("weights", weights, "float32", false)
 	p.add("gradients", weights, "float32, summed over micro-batches", false)
+	p.add("pending sums", elem*Sums(c, p.Ranks).Elements(p.Model), "gradients of groups that wait for their neighbours, see train.sum_groups", false)
 	state, err := p.optimizerMemory(c)
 	if err != nil {
 		return err
@@ -64,6 +66,27 @@ func (p *Plan) passes(c *config.Config) {
 		p.add("evaluation", model.LossBytes[float32](p.Model, rows, p.Sequence),
 			fmt.Sprintf("one pass over %s tokens", Group(int64(rows*p.Sequence))), false)
 	}
+}
+
+// Sums is what a rank keeps of partial sums of gradients: enough for any rank, and for
+// the shorter batch at the end of an epoch where there is one.
+func Sums(c *config.Config, ranks int) model.Sums {
+	seq := c.Data.SequenceLength
+	rows, micro := int(c.Train.GlobalBatchSize)/seq, max(1, int(c.Train.MicroBatchSize)/seq)
+	least := rows
+	if c.Data.KeepLast {
+		least = 1
+	}
+	var sums model.Sums
+	m := c.ModelConfig()
+	for n := least; n <= rows; n++ {
+		for rank := range ranks {
+			s := model.Share{Groups: c.Train.SumGroups, Rows: n}
+			s.First, s.Last = parallel.Rows(n, rank, ranks)
+			sums = sums.Max(model.SumsFor(m, s, seq, micro, ranks == 1))
+		}
+	}
+	return sums
 }
 
 // dataBytes is what the loader keeps: a batch and its masks for training and

@@ -26,6 +26,7 @@ type ranks[T gemm.Float] struct {
 	grads     *parallel.Gradients[T]
 	losses    *parallel.Losses
 	params    []param.Param[T]
+	place     int // in the order of summation
 	hashEvery int64
 	wire      wire
 	last      bool  // the micro-batch that runs is the step's last on this rank
@@ -42,7 +43,7 @@ func newRanks[T gemm.Float](c *hiersync.Comm, m *model.Model[T], hashEvery int64
 	}
 	return &ranks[T]{
 		comm: c, grads: parallel.NewGradients(c, buckets), losses: parallel.NewLosses(c),
-		params: m.Params(), hashEvery: hashEvery,
+		params: m.Params(), place: parallel.Place(c), hashEvery: hashEvery,
 	}
 }
 
@@ -51,23 +52,15 @@ func (r *ranks[T]) rows(n int) (lo, hi int) {
 	if r == nil {
 		return 0, n
 	}
-	return parallel.Rows(n, r.comm.Rank(), r.comm.Size())
+	return parallel.Rows(n, r.place, r.comm.Size())
 }
 
-// microBatches is how many micro-batches all ranks need for n rows.
-func (r *ranks[T]) microBatches(n, micro int) int {
+// share exchanges the losses of n rows, of which ce and z are this rank's.
+func (r *ranks[T]) share(n int, ce, z []float64, labels int) (ces, zs []float64, all int, err error) {
 	if r == nil {
-		return (n + micro - 1) / micro
+		return ce, z, labels, nil
 	}
-	return parallel.MicroBatches(n, micro, r.comm.Size())
-}
-
-// share exchanges the losses of n rows, of which mine are this rank's.
-func (r *ranks[T]) share(n int, mine []float64, z float64, labels int) ([]float64, float64, int, error) {
-	if r == nil {
-		return mine, z, labels, nil
-	}
-	return r.losses.Share(context.Background(), n, mine, z, labels)
+	return r.losses.Share(context.Background(), n, ce, z, labels)
 }
 
 // startAll starts the sums that the backward pass has not started.
@@ -169,6 +162,14 @@ func (o summing[T]) PostBackward(layer int) {
 // lead reports whether this process writes the run folder: the only rank, or
 // rank 0.
 func (r *run[T]) lead() bool { return r.opts.Comm == nil || r.opts.Comm.Rank() == 0 }
+
+// size is the number of ranks.
+func (r *run[T]) size() int {
+	if r.opts.Comm == nil {
+		return 1
+	}
+	return r.opts.Comm.Size()
+}
 
 // inTurn runs f on rank 0 before the other ranks: it may write what they read.
 func (r *run[T]) inTurn(f func() error) error {

@@ -20,6 +20,7 @@ import (
 	"github.com/asteria-runtime/asteria/trainer-olmo/model"
 	"github.com/asteria-runtime/asteria/trainer-olmo/optim"
 	"github.com/asteria-runtime/asteria/trainer-olmo/param"
+	"github.com/asteria-runtime/asteria/trainer-olmo/plan"
 )
 
 // Run trains as the configuration says, from the start or from the newest
@@ -205,9 +206,10 @@ func (r *run[T]) build() error {
 	}
 	s := &stepper[T]{model: m, params: m.Params()}
 	s.opts = stepOptions{
-		legacy: c.Loss.Divisor == "tokens", zLoss: c.Loss.ZLoss,
+		legacy: c.Loss.Divisor == "tokens", zLoss: c.Loss.ZLoss, groups: c.Train.SumGroups,
 		microRows: max(1, int(c.Train.MicroBatchSize)/seq), maxNonFinite: int64(c.Train.MaxNonFinite),
 	}
+	m.ReserveSums(plan.Sums(c, r.size()))
 	s.ranks = newRanks(r.opts.Comm, m, int64(c.Parallel.HashEvery))
 	r.stepper = s
 	if s.sharding, err = newSharding(c, r.opts.Comm, s.params); err != nil {

@@ -19,6 +19,7 @@ type stepOptions struct {
 	legacy       bool    // divisor of the legacy trainer
 	zLoss        float64 // multiplier of the squared log-sum-exp
 	microRows    int     // instances of a micro-batch
+	groups       int     // of a batch's instances, whose gradients are summed as a tree
 	maxNonFinite int64   // consecutive non-finite steps that end the run
 }
 
@@ -35,6 +36,7 @@ type stepper[T gemm.Float] struct {
 	ranks    *ranks[T]    // nil: the only rank
 	sharding *sharding[T] // nil: every rank has all of the optimizer's state
 	rowCE    []float64    // losses of this rank's rows
+	rowZ     []float64
 	pos      checkpoint.Position
 }
 
@@ -51,7 +53,7 @@ type stepStats struct {
 	LR         float64
 	Skipped    bool // by the skip-step rule
 	NonFinite  bool
-	MicroCount int
+	MicroCount int // of one rank alone, so that the position is that of any number
 }
 
 // step trains on one global batch and moves the position past it.
@@ -71,6 +73,7 @@ func (s *stepper[T]) step(b *data.Batch) (stepStats, error) {
 	if err := s.ranks.finish(); err != nil {
 		return st, fmt.Errorf("train: step %d: gradients: %w", step, err)
 	}
+	s.model.JoinGrads()
 	if err := s.firing.fire(hooks.GradReady); err != nil {
 		return st, err
 	}
@@ -110,36 +113,38 @@ func (s *stepper[T]) gradients(b *data.Batch, st *stepStats) error {
 
 // passes runs the micro-batches of this rank's rows and adds up the losses of all.
 func (s *stepper[T]) passes(b *data.Batch, o model.LossOptions, st *stepStats) error {
-	s.rowCE = s.rowCE[:0]
-	z, labels := 0.0, 0
+	s.rowCE, s.rowZ = s.rowCE[:0], s.rowZ[:0]
+	labels := 0
 	lo, hi := s.ranks.rows(b.Rows)
 	if lo >= hi {
-		s.clip.Zero()
+		s.model.ZeroGrad()
 	}
+	o.Share = model.Share{Groups: s.opts.groups, Rows: b.Rows, First: lo, Last: hi}
 	for o.Fresh = true; lo < hi; lo += s.opts.microRows {
 		end := min(lo+s.opts.microRows, hi)
+		o.Share.At = lo
 		ls, err := s.model.LossGrad(modelBatch(b, lo, end), o, s.watch(end == hi))
 		if err != nil {
 			return fmt.Errorf("train: step %d: %w", s.pos.Step+1, err)
 		}
 		o.Fresh = false
-		s.rowCE = append(s.rowCE, ls.RowCE...)
-		z += ls.Z
+		s.rowCE, s.rowZ = append(s.rowCE, ls.RowCE...), append(s.rowZ, ls.RowZ...)
 		labels += ls.Labels
 	}
 	// Also on a rank without rows, whose sums nothing has started yet: the order of
 	// operations must be that of the others.
 	s.ranks.startAll()
-	rows, z, labels, err := s.ranks.share(b.Rows, s.rowCE, z, labels)
+	ces, zs, labels, err := s.ranks.share(b.Rows, s.rowCE, s.rowZ, labels)
 	if err != nil {
 		return fmt.Errorf("train: step %d: losses: %w", s.pos.Step+1, err)
 	}
 	// Row by row, so that the sum depends neither on micro-batches nor on ranks.
-	for _, ce := range rows {
+	for i, ce := range ces {
 		st.CE += ce
+		st.Z += zs[i]
 	}
-	st.Z, st.Labels = z, labels
-	st.MicroCount = s.ranks.microBatches(b.Rows, s.opts.microRows)
+	st.Labels = labels
+	st.MicroCount = (b.Rows + s.opts.microRows - 1) / s.opts.microRows
 	return nil
 }
 

@@ -202,9 +202,24 @@ func (o *output) String() string {
 	return o.b.String()
 }
 
-// startWorld starts mpirun and finds the processes of the ranks. With recovery each
-// rank runs under a shell that tells how it ended: mpirun does not.
+// startWorld starts mpirun and finds the processes of the ranks.
 func startWorld(t *testing.T, c lostCase, file string) *world {
+	t.Helper()
+	w := launch(t, c, file)
+	t.Cleanup(func() {
+		for _, pid := range w.pids {
+			syscall.Kill(pid, syscall.SIGKILL)
+		}
+	})
+	if w.pids = findRanks(file, c.ranks); w.pids == nil {
+		t.Fatalf("the ranks do not start:\n%s", w.out)
+	}
+	return w
+}
+
+// launch starts mpirun. With recovery each rank runs under a shell that tells how it
+// ended: mpirun does not.
+func launch(t *testing.T, c lostCase, file string) *world {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	t.Cleanup(cancel)
@@ -229,14 +244,6 @@ func startWorld(t *testing.T, c lostCase, file string) *world {
 		t.Fatal(err)
 	}
 	go func() { w.done <- w.cmd.Wait() }()
-	t.Cleanup(func() {
-		for _, pid := range w.pids {
-			syscall.Kill(pid, syscall.SIGKILL)
-		}
-	})
-	if w.pids = findRanks(file, c.ranks); w.pids == nil {
-		t.Fatalf("the ranks do not start:\n%s", w.out)
-	}
 	return w
 }
 
