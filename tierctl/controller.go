@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"slices"
 	"sync"
 )
@@ -25,6 +26,7 @@ type object struct {
 	doomed bool // its contents end with the last lease
 	lost   bool // abandoned; it is no longer in the controller's lists
 	hinted bool // waits in the prefetch queue
+	unread bool // a prefetch could not read it
 	next   Tick
 	last   Tick
 }
@@ -59,6 +61,12 @@ type Controller struct {
 	tickets []*int   // Acquire calls in their order; only the first may take room
 	queue   []uint64 // prefetches waiting
 	staged  int64    // bytes of prefetches in flight
+	from    Tick     // Ahead brings in what is used next from here
+	until   Tick     // to here; before from: nothing
+	stuck   bool     // no room could be made for that; until a lease ends
+	carries bool     // the first Acquire call that waits is moving an object
+	short   bool     // it waits for room
+	leaving int      // objects on their way down
 	stats   Stats
 	relieve bool // a mover is to rebalance
 	closed  bool
@@ -77,7 +85,7 @@ func New(opts Options) (*Controller, error) {
 		opts.Queue = 16
 	}
 	opts.Movers = max(1, opts.Movers)
-	c := &Controller{opts: opts, objects: map[uint64]*object{}, tasks: make(chan struct{}, opts.Movers)}
+	c := &Controller{opts: opts, objects: map[uint64]*object{}, tasks: make(chan struct{}, opts.Movers), until: math.MinInt64}
 	c.changed = sync.NewCond(&c.mu)
 	for _, t := range opts.Tiers {
 		c.tiers = append(c.tiers, tier{Tier: t, limit: t.Capacity})
@@ -170,6 +178,10 @@ func (c *Controller) place(size int64, level int) (int, error) {
 		}
 	}
 	l, err := c.makeRoom(context.Background(), size, demand)
+	for err == nil && l < 0 && c.leaving > 0 {
+		c.changed.Wait()
+		l, err = c.makeRoom(context.Background(), size, demand)
+	}
 	if err == nil && l < 0 {
 		err = fmt.Errorf("%w: everything is leased: %s", ErrFull, c.fill())
 	}
@@ -257,6 +269,7 @@ func (c *Controller) vacate(o *object) (err error) {
 	}
 	o.mem, o.tier, o.empty, o.doomed, o.dirty = nil, Nowhere, true, false, false
 	c.changed.Broadcast()
+	c.resume()
 	return err
 }
 

@@ -14,9 +14,10 @@
 //
 // [Controller.Acquire] makes a group of objects addressable and holds them there
 // until [Lease.Release]; their bytes do not move meanwhile. A group is taken as a
-// whole or not at all, in the order of the calls. So goroutines that hold one
-// lease at a time cannot deadlock, however small the tiers are; a goroutine that
-// holds a lease must not ask for another.
+// whole or not at all, in the order of the calls, but for groups that are
+// addressable already, which pass one whose objects are being read. So goroutines
+// that hold one lease at a time cannot deadlock, however small the tiers are; a
+// goroutine that holds a lease must not ask for another.
 //
 // # Who goes
 //
@@ -25,6 +26,14 @@
 // needed last is optimal (Belady). [LRU] is there for what has no schedule. Ties go
 // to the smaller id. [Plan] is a pure function; the controller's own choices use
 // the same order.
+//
+// # What comes
+//
+// [Controller.Ahead] has the movers read in the order of next use, through all of
+// the capacity: what has just been used is needed last, so it is written back at
+// once and what comes next takes its place. While nothing is leased, as between two
+// updates of a model, the first objects of the next round are read. [Controller.Prefetch]
+// hints at single objects, where no next use is known.
 //
 // # Contents that come and go
 //

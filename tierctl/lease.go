@@ -73,6 +73,7 @@ func (l *Lease) Release(dirty bool) {
 		c.settle(o)
 	}
 	c.changed.Broadcast()
+	c.resume()
 }
 
 // Acquire makes a group of distinct objects addressable and holds it in l. now is
@@ -117,10 +118,11 @@ func describe(ids []uint64) string {
 	return b.String()
 }
 
-// takeResident takes the leases when nobody waits and everything is addressable:
-// the ordinary case, without a wait or an allocation.
+// takeResident takes the leases when everything is addressable and nobody waits for
+// room: the ordinary case, without a wait or an allocation. It passes a call that
+// waits for the backing, which will have to wait for this lease at most once.
 func (c *Controller) takeResident(l *Lease) bool {
-	if len(c.tickets) > 0 || c.closed {
+	if len(c.tickets) > 0 && !c.carries || c.closed {
 		return false
 	}
 	for _, o := range l.objects {
@@ -168,6 +170,10 @@ func (c *Controller) wait(ctx context.Context, l *Lease) error {
 
 // leave gives up a place in the queue of Acquire calls.
 func (c *Controller) leave(ticket *int) {
+	if c.tickets[0] == ticket {
+		c.short = false
+		c.resume()
+	}
 	c.tickets = slices.DeleteFunc(c.tickets, func(t *int) bool { return t == ticket })
 	c.changed.Broadcast()
 }
@@ -222,6 +228,7 @@ func (c *Controller) resolve(l *Lease, ids []uint64) error {
 // must wait for another goroutine. The lock is given up during transfers, so the
 // group is looked at again after each.
 func (c *Controller) bring(ctx context.Context, l *Lease) (ready bool, err error) {
+	c.short = false
 	for _, o := range l.objects {
 		o.leases++ // so that making room for one does not evict another
 	}
@@ -241,7 +248,10 @@ func (c *Controller) bring(ctx context.Context, l *Lease) (ready bool, err error
 		if o.mem != nil {
 			continue
 		}
+		c.carries, o.unread = true, false
 		ok, err := c.fetch(ctx, o, demand)
+		c.carries = false
+		c.short = err == nil && !ok
 		if err != nil || !ok {
 			return false, err
 		}

@@ -10,14 +10,6 @@ import (
 // everything that is not in use may go, not only what is needed later.
 const demand Tick = -1
 
-// below returns the tier that objects of level are demoted to, nil for none.
-func (c *Controller) below(level int) *tier {
-	if level+1 >= len(c.tiers) {
-		return nil
-	}
-	return &c.tiers[level+1]
-}
-
 // fetch brings o from the backing into an addressable tier. It reports false when
 // there is no room now: everything there is leased or on its way. keepUntil is as in
 // Room. The lock is given up during transfers; o is marked moving meanwhile.
@@ -59,16 +51,23 @@ func (c *Controller) moved(o *object) {
 // and returns its index; -1 when that must wait for a lease or a move to end.
 func (c *Controller) makeRoom(ctx context.Context, n int64, keepUntil Tick) (level int, err error) {
 	for {
+		if keepUntil != demand && c.short {
+			return -1, nil // what has come free is for the lease that waits
+		}
 		for level := c.last; level >= 0; level-- {
 			if c.tiers[level].fits(n) {
 				return level, nil
 			}
 		}
 		switch {
-		case c.evictOne(ctx, n, keepUntil):
+		case c.evictOne(ctx, n, c.keep(keepUntil), 0):
+		case keepUntil != demand || c.leaving > 0:
+			// What Ahead brought in would have to be read again.
+			return -1, context.Cause(ctx)
+		case c.evictOne(ctx, n, demand, 0):
 		case ctx.Err() != nil:
 			return -1, context.Cause(ctx)
-		case keepUntil == demand && c.overcommit():
+		case c.overcommit():
 			return c.last, nil
 		default:
 			return -1, nil
@@ -76,21 +75,31 @@ func (c *Controller) makeRoom(ctx context.Context, n int64, keepUntil Tick) (lev
 	}
 }
 
+// keep is until when an object must be needed to stay: a lease that needs room
+// first takes what lies beyond the look-ahead.
+func (c *Controller) keep(until Tick) Tick {
+	if until == demand {
+		return max(demand, c.until)
+	}
+	return until
+}
+
 // evictOne demotes one object of a tier that could hold n bytes more without its
-// objects, from below and in the policy's order, and reports whether it could.
-func (c *Controller) evictOne(ctx context.Context, n int64, keepUntil Tick) bool {
+// objects and the part reserve of its capacity, from below and in the policy's
+// order, and reports whether it could.
+func (c *Controller) evictOne(ctx context.Context, n int64, keepUntil Tick, reserve float64) bool {
 	for level := c.last; level >= 0; level-- {
-		victims, ok := Room(c.tiers[level].level(), c.listing(), level, n, c.opts.Policy, keepUntil)
-		if ok && c.demoteAny(ctx, victims) {
+		victims, ok := Room(c.tiers[level].level().less(reserve), c.listing(), level, n, c.opts.Policy, keepUntil)
+		if ok && c.demoteAny(ctx, victims, keepUntil) {
 			return true
 		}
 	}
 	return false
 }
 
-func (c *Controller) demoteAny(ctx context.Context, ids []uint64) bool {
+func (c *Controller) demoteAny(ctx context.Context, ids []uint64, keepUntil Tick) bool {
 	for _, id := range ids {
-		if o := c.objects[id]; o != nil && !o.held() && o.mem != nil && c.demote(ctx, o) {
+		if o := c.objects[id]; o != nil && !o.held() && o.mem != nil && c.demote(ctx, o, keepUntil) {
 			return true
 		}
 	}
@@ -124,42 +133,55 @@ func (c *Controller) load(ctx context.Context, o *object, t *tier) (Memory, erro
 	return mem, nil
 }
 
-// demote moves o one tier down. It reports false when o stayed: no room below, or
+// demote moves o one tier down, or past tiers in which only what is needed sooner
+// than keepUntil could make room. It reports false when o stayed: no room below, or
 // its write failed, which is counted and marks the tier. The lock is given up
 // during a write; o is marked moving meanwhile.
-func (c *Controller) demote(ctx context.Context, o *object) bool {
-	from, t := o.tier, c.below(o.tier)
-	if t == nil || !c.roomBelow(ctx, o, t) {
+func (c *Controller) demote(ctx context.Context, o *object, keepUntil Tick) bool {
+	from, to := o.tier, o.tier+1
+	for to < c.last+1 && !c.roomAt(ctx, o, to, keepUntil) {
+		if to++; keepUntil == demand {
+			return false
+		}
+	}
+	if to >= len(c.tiers) {
 		return false
 	}
-	o.moving = true
-	defer c.moved(o)
-	move := c.copyDown
-	if t.Backing != nil {
-		move = c.save
+	t := &c.tiers[to]
+	if o.mem == nil || t.Backing != nil && !c.roomBelow(o, t) {
+		return false // its contents may have ended while there was room made
 	}
-	if err := move(ctx, o, t); err != nil {
+	if err := c.carry(ctx, o, to); err != nil {
+		c.moved(o)
 		if ctx.Err() == nil {
 			c.degrade(t, o, err)
 		}
 		return false
 	}
 	c.account(o, from, -1)
-	o.tier = from + 1
+	o.tier = to
 	c.stats.Demoted++
 	c.stats.BytesDemoted += o.size
+	c.moved(o)
 	return true
 }
 
-// roomBelow makes room for o in t and reports whether there is. An addressable tier
-// demotes its own objects for that. In the backing an object keeps its space while
-// it has a copy there; copies of objects that are in memory anyway are given up when
-// space is short.
-func (c *Controller) roomBelow(ctx context.Context, o *object, t *tier) bool {
-	switch {
-	case t.Backing == nil:
-		return c.roomAt(ctx, o)
-	case o.backed:
+// carry moves o's contents down to a tier with room, for demote.
+func (c *Controller) carry(ctx context.Context, o *object, to int) error {
+	o.moving = true
+	c.leaving++
+	defer func() { c.leaving-- }()
+	if c.tiers[to].Backing == nil {
+		return c.copyDown(ctx, o, to)
+	}
+	return c.save(ctx, o, &c.tiers[to])
+}
+
+// roomBelow makes room for o in the backing and reports whether there is. An object
+// keeps its space while it has a copy there; copies of objects that are in memory
+// anyway are given up when space is short.
+func (c *Controller) roomBelow(o *object, t *tier) bool {
+	if o.backed {
 		return true
 	}
 	for _, id := range c.ids {
@@ -173,15 +195,15 @@ func (c *Controller) roomBelow(ctx context.Context, o *object, t *tier) bool {
 	return t.fits(o.size)
 }
 
-// roomAt makes room for o in the addressable tier below it.
-func (c *Controller) roomAt(ctx context.Context, o *object) bool {
+// roomAt makes room for o in an addressable tier, which demotes its own objects for
+// that, and reports whether there is. keepUntil is as in Room.
+func (c *Controller) roomAt(ctx context.Context, o *object, level int, keepUntil Tick) bool {
 	o.moving = true // keeps o from being chosen itself
 	defer c.moved(o)
-	level := o.tier + 1
 	t := &c.tiers[level]
 	for !t.fits(o.size) {
-		victims, ok := Room(t.level(), c.listing(), level, o.size, c.opts.Policy, -1)
-		if !ok || !c.demoteAny(ctx, victims) {
+		victims, ok := Room(t.level(), c.listing(), level, o.size, c.opts.Policy, keepUntil)
+		if !ok || !c.demoteAny(ctx, victims, keepUntil) {
 			return false
 		}
 	}
@@ -234,7 +256,8 @@ func (c *Controller) write(ctx context.Context, o *object, t *tier) error {
 }
 
 // copyDown moves o's bytes to the memory of an addressable tier.
-func (c *Controller) copyDown(_ context.Context, o *object, t *tier) error {
+func (c *Controller) copyDown(_ context.Context, o *object, to int) error {
+	t := &c.tiers[to]
 	mem, err := t.alloc(o.size)
 	if err != nil {
 		return err
@@ -242,7 +265,7 @@ func (c *Controller) copyDown(_ context.Context, o *object, t *tier) error {
 	copy(mem.Bytes(), o.mem.Bytes())
 	old := o.mem
 	o.mem = mem
-	c.account(o, o.tier+1, +1)
+	c.account(o, to, +1)
 	return old.Close()
 }
 
@@ -274,7 +297,7 @@ func (c *Controller) Apply(ctx context.Context, moves []Move) (int, error) {
 		if o.tier != m.From || m.To != m.From+1 || o.held() {
 			continue
 		}
-		if c.demote(ctx, o) {
+		if c.demote(ctx, o, demand) {
 			made++
 		}
 	}
@@ -284,10 +307,7 @@ func (c *Controller) Apply(ctx context.Context, moves []Move) (int, error) {
 // Rebalance plans and applies in one call: it demotes what the pressure of the
 // system, if any, wants gone.
 func (c *Controller) Rebalance(ctx context.Context) (int, error) {
-	reserve := 0.0
-	if c.opts.Pressure != nil {
-		reserve = min(max(c.opts.Pressure(), 0), 1)
-	}
+	reserve := c.reserve()
 	levels, objects := c.Snapshot()
 	return c.Apply(ctx, Plan(levels, objects, c.opts.Policy, reserve))
 }

@@ -74,6 +74,14 @@ func (l Level) target(reserve float64) int64 {
 	return l.Capacity - int64(reserve*float64(l.Capacity))
 }
 
+// less is the level without the part reserve of its capacity.
+func (l Level) less(reserve float64) Level {
+	if l.Capacity > 0 {
+		l.Capacity = max(1, l.target(reserve))
+	}
+	return l
+}
+
 func (l Level) fits(n int64) bool { return l.Capacity == 0 || l.Used+n <= l.Capacity }
 
 // Room returns the objects that must leave tier so that n more bytes fit, in the

@@ -43,7 +43,7 @@ func (c *Controller) serveHints() {
 		if c.takeRelieve() {
 			_, _ = c.Rebalance(context.Background()) // moves that fail mark their tier
 		}
-		for c.serveHint() {
+		for c.serveHint() || c.serveAhead() {
 		}
 	}
 }
@@ -73,18 +73,8 @@ func (c *Controller) serveHint() bool {
 		c.stats.HintsDropped++
 		return true
 	}
-	c.staged += o.size
-	c.stats.StagingPeak = max(c.stats.StagingPeak, c.staged)
-	ok, err := c.fetch(context.Background(), o, o.next)
-	c.staged -= o.size
-	switch {
-	case err != nil:
-		// The object stays where it is; whoever leases it gets the error.
-		c.opts.Logger.Warn("prefetch failed", "block", o.id, "err", err)
-	case !ok:
+	if ok, err := c.stage(o); !ok && err == nil {
 		c.stats.HintsDropped++
-	default:
-		c.stats.Prefetched++
 	}
 	return true
 }

@@ -117,6 +117,9 @@ func (s *simulation) use(step uint64, first int) {
 	defer cancel()
 	s.c.Prefetch(uint64((first + s.per) % s.objects))
 	now := Tick(step)*Tick(s.objects) + Tick(first)
+	if s.seed%2 == 0 {
+		s.c.Ahead(now, now+1+Tick(s.seed/2)%Tick(s.objects))
+	}
 	l := new(Lease)
 	err := s.c.Acquire(ctx, l, now, ids...)
 	if err != nil {

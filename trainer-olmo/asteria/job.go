@@ -7,6 +7,7 @@ import (
 
 	"github.com/asteria-runtime/asteria/gemm"
 	"github.com/asteria-runtime/asteria/kron"
+	"github.com/asteria-runtime/asteria/tierctl"
 	"github.com/asteria-runtime/asteria/trainer-olmo/param"
 	"github.com/asteria-runtime/asteria/uvm"
 )
@@ -140,9 +141,6 @@ func (r *Runtime[T]) leasePoint(w *worker[T], u *unit[T], p *point) error {
 	if p.due && !p.flying {
 		snapshot = h.add(t.snapshot)
 	}
-	if p.landed {
-		u.parcel.result.Store(0)
-	}
 	if err := r.lease(w, u); err != nil {
 		return err
 	}
@@ -180,7 +178,7 @@ func (r *Runtime[T]) leavePoint(w *worker[T], u *unit[T], p *point) {
 	}
 	if p.launch {
 		u.parcel.due.Store(r.store.turn.Load() + r.shadow.opts.lagAt(p.now, r.shadow.every))
-		u.parcel.result.Store(t.result)
+		r.store.announce(t.snapshot, tierctl.Never) // a worker's, who will come when it can
 	}
 	h.lease.Release(true)
 	if keep {
@@ -193,9 +191,6 @@ func (r *Runtime[T]) renewResult(u *unit[T]) {
 	t, err := u.task.tiers, error(nil)
 	if t.result, err = r.store.add(t.bytes, r.store.host); err != nil {
 		panic("asteria: a store that is open refused an empty object")
-	}
-	if u.parcel.result.Load() != 0 {
-		u.parcel.result.Store(t.result)
 	}
 }
 

@@ -198,7 +198,7 @@ func (s *shadow[T]) restoreResult(u *unit[T]) error {
 	u.task.asOf, res.AsOf = m[pendAsOf], m[pendAsOf]
 	if t := u.task.tiers; t != nil && m[pendState] == stateResult {
 		t.parcel.due.Store(t.store.turn.Load() + s.adoptAt(m) - u.state.Meta.Calls() - 1)
-		t.parcel.result.Store(t.result)
+		t.store.announce(t.result, t.store.tick(t.parcel.due.Load(), t.parcel.place))
 	}
 	for k := range kron.MaxOrder {
 		res.Base[k] = uint64(m[pendBase+k])

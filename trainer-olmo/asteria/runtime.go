@@ -49,6 +49,8 @@ type Runtime[T gemm.Float] struct {
 	gaveUp  atomic.Bool           // Hurry left a call of this step behind
 	hurried atomic.Bool           // Hurry was called in this step
 
+	ordered atomic.Int64 // blocks of the queue that a streaming step has taken
+
 	moments []*parcel[T] // of the parameters of AdamW, where there is a store
 }
 
@@ -446,6 +448,7 @@ func (r *Runtime[T]) Close() {
 // steps, so step only names the update in an error. After an error the
 // parameters have taken the step, with the roots or bases that were in use.
 func (r *Runtime[T]) Step(step int64, lr float64) error {
+	start := time.Now()
 	r.lr = lr
 	r.gaveUp.Store(false)
 	r.hurried.Store(false)
@@ -453,7 +456,7 @@ func (r *Runtime[T]) Step(step int64, lr float64) error {
 		return fmt.Errorf("asteria: step %d: %w", step, err)
 	}
 	if r.shadow != nil {
-		r.shadow.clock.tick(time.Now())
+		r.shadow.clock.tick(start)
 	}
 	if err := r.stepBlocks(); err != nil {
 		return fmt.Errorf("asteria: step %d: %w", step, err)
@@ -465,7 +468,7 @@ func (r *Runtime[T]) Step(step int64, lr float64) error {
 		return fmt.Errorf("asteria: step %d: %w", step, err)
 	}
 	if r.store != nil {
-		r.store.stepEnds()
+		r.store.stepEnds(time.Since(start))
 	}
 	for _, u := range r.units {
 		if u.err != nil && !r.forgives(u.err) {
@@ -485,6 +488,11 @@ func (r *Runtime[T]) stepBlocks() error {
 	}
 	for _, u := range r.alone {
 		r.stepUnit(r.wide, u)
+	}
+	if r.store != nil && r.store.streams {
+		r.ordered.Store(0)
+		r.eng.Run(len(r.workers), (*inOrder[T])(r))
+		return nil
 	}
 	r.eng.Run(len(r.queue), (*queued[T])(r))
 	return nil
@@ -524,6 +532,18 @@ type queued[T gemm.Float] Runtime[T]
 // Do implements [gemm.Task].
 func (q *queued[T]) Do(chunk, worker int) {
 	(*Runtime[T])(q).stepUnit(q.workers[worker], q.queue[chunk])
+}
+
+// inOrder is the runtime as the engine's task where state streams: each chunk takes
+// blocks off the front of the queue until there is none. The engine hands chunks out
+// from both ends; what is read ahead comes in one order.
+type inOrder[T gemm.Float] Runtime[T]
+
+// Do implements [gemm.Task].
+func (o *inOrder[T]) Do(_, worker int) {
+	for i := o.ordered.Add(1) - 1; i < int64(len(o.queue)); i = o.ordered.Add(1) - 1 {
+		(*Runtime[T])(o).stepUnit(o.workers[worker], o.queue[i])
+	}
 }
 
 func (r *Runtime[T]) stepUnit(w *worker[T], u *unit[T]) {

@@ -26,11 +26,8 @@ import (
 const hitWithin = time.Millisecond
 
 // movers is how many goroutines of the controller move objects ahead of their
-// use: one may write what leaves while the other reads what comes.
-const movers = 2
-
-// hintsAhead bounds the objects announced at a time.
-const hintsAhead = 64
+// use: some write what leaves while others read what comes.
+const movers = 4
 
 // StateError says that the state of a block, or of a parameter of AdamW, could not
 // be brought into memory. Err names the file, where there is one.
@@ -55,7 +52,8 @@ type store[T gemm.Float] struct {
 	placed  int64           // bytes of all objects, as planned
 	gap     int64           // bytes that stay free to move objects between full tiers
 	streams bool            // not everything fits into the addressable tiers
-	ahead   int64           // bytes announced ahead of their use
+	ahead   int64           // bytes to be brought in ahead of their use
+	reach   []int64         // for each place in order, how many places those cover
 	device  int             // tier that factors prefer
 	host    int             // tier that the rest prefers
 
@@ -68,6 +66,8 @@ type store[T gemm.Float] struct {
 	blank []T // zeros that a save reads
 
 	steps, jobs leaseCounts
+	above       int64         // bytes that do not fit into the addressable tiers
+	stepping    time.Duration // within Step, since the start
 	stats       tierctl.Stats // memory of totals
 	single      holder        // of the goroutine that steps, for AdamW
 }
@@ -75,15 +75,14 @@ type store[T gemm.Float] struct {
 // parcel is the state of one block or the moments of one parameter: what is leased
 // as a whole by a step, and saved in one piece.
 type parcel[T gemm.Float] struct {
-	name   string
-	ids    [2]uint64
-	size   [2]int64 // bytes; 0 for an object that there is not
-	place  int      // in the order of use
-	begun  bool     // the contents have been made; under freezer.mu
-	reset  func(mem [2][]T)
-	kept   frozen
-	result atomic.Uint64 // object of a result that waits for its adoption, 0 for none
-	due    atomic.Int64  // turn of that adoption
+	name  string
+	ids   [2]uint64
+	size  [2]int64 // bytes; 0 for an object that there is not
+	place int      // in the order of use
+	begun bool     // the contents have been made; under freezer.mu
+	reset func(mem [2][]T)
+	kept  frozen
+	due   atomic.Int64 // turn of the next adoption
 }
 
 func (p *parcel[T]) bytes() int64 { return p.size[0] + p.size[1] }
@@ -93,7 +92,6 @@ type holder struct {
 	lease tierctl.Lease
 	ids   [4]uint64
 	n     int
-	hints [hintsAhead]uint64
 }
 
 // leaseCounts count one kind of lease.
@@ -168,11 +166,11 @@ func newStore[T gemm.Float](o Tiers, plan Plan, b Backend) (*store[T], error) {
 	if o.NVMe != nil {
 		s.backing = &countedBacking{Backing: o.NVMe}
 		tiers = append(tiers, tierctl.Tier{Name: TierNVMe, Capacity: o.NVMeSize, Backing: s.backing})
-		s.streams = plan.Placed > limit
+		s.streams, s.above = plan.Placed > limit, max(0, plan.Placed-limit)
 	}
-	s.ahead = or(o.Staging, o.Host/8)
+	s.ahead = or(o.Staging, lookAhead(plan.Placed, limit))
 	ctl, err := tierctl.New(tierctl.Options{
-		Tiers: tiers, Policy: o.Policy, Queue: hintsAhead, Movers: movers, Staging: o.Staging, Pressure: o.Pressure,
+		Tiers: tiers, Policy: o.Policy, Movers: movers, Staging: s.ahead, Pressure: o.Pressure,
 		Logger: o.Logger,
 	})
 	s.ctl = ctl
@@ -207,12 +205,49 @@ func (s *store[T]) newParcel(name string, elements [2]int, reset func([2][]T)) (
 	return p, nil
 }
 
+// lookAhead is how many bytes are brought in ahead of their use when so many are
+// placed in tiers of which so many bytes are addressable: all that does not fit,
+// within limits. With more, what fits would be moved as well for nothing.
+func lookAhead(placed, addressable int64) int64 {
+	return min(max(placed-addressable, addressable/8), addressable)
+}
+
 // arrange fixes the order of use within a step.
 func (s *store[T]) arrange(order []*parcel[T]) {
 	s.order = order
 	for i, p := range order {
 		p.place = i
+		for _, id := range p.ids {
+			if id != 0 {
+				s.announce(id, s.tick(0, i))
+			}
+		}
 	}
+	s.reach = reachOf(order, s.ahead)
+}
+
+// announce tells the next use of an object that there is.
+func (s *store[T]) announce(id uint64, at tierctl.Tick) {
+	if err := s.ctl.Expect(id, at); err != nil {
+		panic("asteria: a store that is open forgot an object")
+	}
+}
+
+// reachOf tells for each place how many of the places from it on, the first ones
+// again after the last, so many bytes cover: at least the next one, at most all.
+func reachOf[T gemm.Float](order []*parcel[T], ahead int64) []int64 {
+	n := len(order)
+	reach := make([]int64, n)
+	end, covered := 0, int64(0) // places before end are covered
+	for i := range order {
+		for end < i+n && (end <= i+1 || covered+order[end%n].bytes() <= ahead) {
+			covered += order[end%n].bytes()
+			end++
+		}
+		reach[i] = int64(end - i)
+		covered -= order[i].bytes()
+	}
+	return reach
 }
 
 // tick is the logical time of a parcel's use in a turn.
@@ -251,7 +286,7 @@ func (s *store[T]) acquire(h *holder, p *parcel[T]) error {
 	}
 	h.lease.Expect(now + int64(len(s.order)))
 	if s.streams {
-		s.announce(h, p.place+1, s.ahead)
+		s.ctl.Ahead(now, now+s.reach[p.place])
 	}
 	return nil
 }
@@ -279,28 +314,9 @@ func (s *store[T]) take(ctx context.Context, h *holder, now tierctl.Tick, name s
 	return nil
 }
 
-// announce hints at what is used from a place in the order on, up to so many bytes.
-func (s *store[T]) announce(h *holder, from int, bytes int64) {
-	n, turn := 0, s.turn.Load()
-	for i := from; i < len(s.order) && bytes > 0 && n+3 <= len(h.hints); i++ {
-		p := s.order[i]
-		for _, id := range p.ids {
-			if id != 0 {
-				h.hints[n] = id
-				n++
-			}
-		}
-		if id := p.result.Load(); id != 0 && p.due.Load() <= turn {
-			h.hints[n] = id
-			n++
-		}
-		bytes -= p.bytes()
-	}
-	s.ctl.Prefetch(h.hints[:n]...)
-}
-
 // stepEnds counts a step, and has memory given up that the system is short of.
-func (s *store[T]) stepEnds() {
+func (s *store[T]) stepEnds(took time.Duration) {
+	s.stepping += took
 	s.turn.Add(1)
 	if s.opts.Pressure != nil && s.opts.Pressure() > 0 {
 		s.ctl.Relieve()
@@ -318,7 +334,8 @@ func (s *store[T]) close() error {
 // to the accelerator.
 func (r *Runtime[T]) Anticipate() {
 	if s := r.store; s != nil && s.streams {
-		s.announce(&s.single, 0, s.opts.Device+s.opts.Host-s.ahead)
+		now := s.tick(s.turn.Load(), 0)
+		s.ctl.Ahead(now, now+s.reach[0])
 	}
 	_ = r.bringAhead() // a failure of the accelerator is met again by the step
 }
@@ -340,6 +357,7 @@ func (r *Runtime[T]) Tiers() (t TierTotals) {
 	}
 	t.StepLeases, t.StepHits = s.steps.leases.Load(), s.steps.hits.Load()
 	t.StepWaited = time.Duration(s.steps.waited.Load())
+	t.Above, t.Stepping = s.above, s.stepping
 	t.Leases = t.StepLeases + s.jobs.leases.Load()
 	t.Hits = t.StepHits + s.jobs.hits.Load()
 	t.Waited = t.StepWaited + time.Duration(s.jobs.waited.Load())

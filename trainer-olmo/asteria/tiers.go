@@ -39,8 +39,9 @@ type Tiers struct {
 	NVMeSize int64
 	// Policy says what leaves first; the zero value is by next use.
 	Policy tierctl.Policy
-	// Staging is how many bytes are fetched ahead of their use; 0 means an eighth
-	// of Host. It is part of Host.
+	// Staging is how many bytes are fetched ahead of their use, in memory that is part
+	// of the addressable tiers; 0 means as many as do not fit there, at least an eighth
+	// of their bytes and at most all.
 	Staging int64
 	// Pinned locks the memory of the addressable tiers into RAM. Where the system
 	// refuses, ordinary memory is used, with one warning.
@@ -96,6 +97,9 @@ type TierTotals struct {
 	// The same for the leases of steps alone, without those of workers.
 	StepLeases, StepHits int64
 	StepWaited           time.Duration
+
+	Above    int64         // bytes of the state that the addressable tiers cannot hold
+	Stepping time.Duration // within Step, waits included
 }
 
 // HitRate is the part of the steps' leases that waited less than a millisecond, 1

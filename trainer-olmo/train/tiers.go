@@ -112,19 +112,22 @@ func (r *run[T]) judgePrefetch() {
 		r.nvme.arithmetic(t, r.stepper.pos.Step-r.started, r.clock.seconds/float64(max(1, r.clock.steps))))
 }
 
-// arithmetic compares what a step moves with what the drive can do.
+// arithmetic compares what a step moves, and what of it cannot move before the
+// update or after it, with what the drive can do.
 func (n *nvme) arithmetic(t asteria.TierTotals, steps int64, step float64) string {
 	steps = max(1, steps)
 	read, written := t.Read/steps, t.Written/steps
+	per := func(d time.Duration) float64 { return d.Seconds() / float64(steps) }
 	b := n.bandwidth
-	text := fmt.Sprintf("%.1f%% of the leases waited less than 1 ms; a step reads %d and writes %d bytes and takes %.3f s, of which leases wait %.3f s",
-		100*t.HitRate(), read, written, step, t.StepWaited.Seconds()/float64(steps))
+	text := fmt.Sprintf("%.1f%% of the leases waited less than 1 ms; a step reads %d and writes %d bytes and takes %.3f s, its update %.3f s, in which leases wait %.3f s in all",
+		100*t.HitRate(), read, written, step, per(t.Stepping), per(t.StepWaited))
 	if b.Read == 0 || b.Write == 0 {
 		return text + "; the drive was not measured"
 	}
 	need := float64(read)/b.Read + float64(written)/b.Write
-	return text + fmt.Sprintf("; at %s read and %s written this alone takes the drive %.3f s, and state above the budget can only move during the update: a larger tiers.host moves less",
-		rate(b.Read), rate(b.Write), need)
+	update := float64(t.Above)/b.Read + float64(t.Above)/b.Write
+	return text + fmt.Sprintf("; at %s read and %s written this alone takes the drive %.3f s; %d bytes are above the budgets and move during the update, which takes it %.3f s: a larger tiers.host moves less",
+		rate(b.Read), rate(b.Write), need, t.Above, update)
 }
 
 // logTiers tells, when the run ends, what the tiers did.
