@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/asteria-runtime/asteria/coherreg"
+	"github.com/asteria-runtime/asteria/kron"
 )
 
 // Mode says where refreshes run.
@@ -66,6 +67,9 @@ type Async struct {
 	// fast, and a late one costs loss: 0 means from five refresh intervals on, and
 	// by no more than a part of the steps so far; see Note: lateness.
 	LagStart int64
+	// LagRamp is how many steps of training pay for one step of lateness, where
+	// LagStart is 0. 0 means 25, with a KL method 100.
+	LagRamp int64
 	// Selective leaves out refreshes that the budget allows to leave out: of those
 	// in a row that are due within Staleness minus Lag steps only the last is begun,
 	// and adopted Lag steps later. Whatever is due is then covered by an adoption at
@@ -141,11 +145,19 @@ func (a Async) group(every int64) int64 {
 // A basis that is late by L steps is a basis that is older by L, and what a step of
 // age costs falls with the age of the run, as the bases turn ever more slowly: it is
 // about the same for equal parts of the run so far. So by default the lag grows
-// with the run, one step every lagRamp steps, up to Async.Lag. It is a function of
+// with the run, one step every Async.LagRamp steps, up to Async.Lag. It is a function of
 // the step alone, like all else that scheduled adoption does.
+//
+// With a KL method the factors themselves depend on the bases in use, and a step of age
+// costs some four times as much.
 
-// lagRamp is how many steps of training pay for one step of lateness.
-const lagRamp = 25
+// lagRamp is the default of Async.LagRamp.
+func lagRamp(m kron.Method) int64 {
+	if m == kron.KLShampoo || m == kron.KLSOAP {
+		return 100
+	}
+	return 25
+}
 
 // lagStart is the first step whose refreshes may be late.
 func (a Async) lagStart(every int64) int64 { return max(0, or(a.LagStart, 5*every)) }
@@ -156,7 +168,7 @@ func (a Async) lagAt(step, every int64) int64 {
 	case step < a.lagStart(every):
 		return 0
 	case a.LagStart == 0:
-		return min(lag, max(1, step/lagRamp))
+		return min(lag, max(1, step/a.LagRamp))
 	default:
 		return lag
 	}
@@ -175,6 +187,7 @@ func (a Async) validate(every int64) error {
 	lag := a.lag(every)
 	bad(lag > a.staleness(), "Lag %d is above Staleness %d", lag, a.staleness())
 	bad(lag > every, "Lag %d is above the refresh interval %d: a refresh would be due while the one before is not adopted", lag, every)
+	bad(a.LagRamp < 0, "LagRamp %d, want 0 (default) or more", a.LagRamp)
 	bad(a.Workers < 0, "Workers %d, want 0 (default) or more", a.Workers)
 	bad(a.Nice < 0 || a.Nice > 19, "Nice %d, want 0..19", a.Nice)
 	bad(a.JobTimeout < 0, "JobTimeout %v, want 0 (never) or more", a.JobTimeout)

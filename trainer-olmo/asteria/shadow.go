@@ -170,6 +170,7 @@ func (r *Runtime[T]) newShadow() error {
 	if r.opts.Mode == Native {
 		a = Async{Staleness: -1, Lag: -1, Observer: a.Observer}
 	}
+	a.LagRamp = or(a.LagRamp, lagRamp(r.opts.Method))
 	every := r.opts.block(0).Every
 	s := &shadow[T]{
 		opts: a, solvers: r.opts.Solvers, every: every, lag: a.lag(every), lagStart: a.lagStart(every), group: a.group(every),

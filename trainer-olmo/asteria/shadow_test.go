@@ -705,6 +705,7 @@ func TestAsyncOptionsAreChecked(t *testing.T) {
 		"ReadyShare 1.5":                       {ReadyShare: 1.5},
 		"ReadyShare NaN":                       {ReadyShare: math.NaN()},
 		"outside the budget of 5 steps":        {Replay: []coherreg.Adoption{{Step: 50, AsOf: 10}}},
+		"LagRamp -1":                           {LagRamp: -1},
 		"replay line 0: block 99":              {Replay: []coherreg.Adoption{{Block: 99, Step: 5, AsOf: 4}}},
 	} {
 		eng := gemm.New(1)
@@ -714,13 +715,19 @@ func TestAsyncOptionsAreChecked(t *testing.T) {
 		}
 		eng.Close()
 	}
-	d := Async{}
+	d := Async{LagRamp: lagRamp(kron.SOAP)}
 	if d.staleness() != 5 || d.lag(10) != 5 || d.lag(3) != 3 || d.lagStart(10) != 50 {
 		t.Errorf("defaults: S %d, lag %d and %d, start %d", d.staleness(), d.lag(10), d.lag(3), d.lagStart(10))
 	}
 	for step, want := range map[int64]int64{1: 0, 49: 0, 50: 2, 74: 2, 75: 3, 124: 4, 125: 5, 9000: 5} {
 		if got := d.lagAt(step, 10); got != want {
 			t.Errorf("by default a refresh of step %d is %d steps late, want %d", step, got, want)
+		}
+	}
+	kl := Async{LagRamp: lagRamp(kron.KLShampoo)}
+	for step, want := range map[int64]int64{49: 0, 50: 1, 199: 1, 200: 2, 499: 4, 9000: 5} {
+		if got := kl.lagAt(step, 10); got != want {
+			t.Errorf("with KL-Shampoo a refresh of step %d is %d steps late, want %d", step, got, want)
 		}
 	}
 	// Once refreshes may be late at all they are: a replay tells by the step alone.
