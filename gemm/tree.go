@@ -132,30 +132,21 @@ func (j *job[T]) merge(l *lane[T], b *block) {
 		if level == 1 {
 			raceWrite(dst, ldd, b.i1-b.i0, b.j1-b.j0)
 		}
-		rows, cols := b.i1-b.i0, b.j1-b.j0
-		if lds == cols && ldd == cols && rows*cols <= levelSize { // longer calls would stop the scheduler
-			rows, cols = 1, rows*cols
-		}
-		for r := range rows {
-			j.addRow(l, dst[r*ldd:], src[r*lds:], cols)
-		}
+		j.addBlock(l, dst, ldd, src, lds, b.i1-b.i0, b.j1-b.j0)
 	}
 }
 
-// addRow adds n elements of src to dst: products of depth one with 1.
-func (j *job[T]) addRow(l *lane[T], dst, src []T, n int) {
-	t, wide := &l.t, j.vectors*j.lanes
+// addBlock adds rows×cols elements of src to dst: products of depth one with 1, panel by
+// panel, of which a row is a tile.
+func (j *job[T]) addBlock(l *lane[T], dst []T, ldd int, src []T, lds, rows, cols int) {
+	t := &l.t
 	l.one[0] = 1
-	t.a, t.lda, t.astep, t.rows, t.k = l.one[:], 1, 0, 1, 1
-	t.mode, t.bstep, t.cstep, t.ldb, t.ldc = modeAdd, wide, wide, wide, wide
-	for c := 0; c < n; {
-		v := j.panel(n - c)
-		t.width, t.count = min(v*j.lanes, n-c), 1
-		if v == j.vectors && t.width == wide {
-			t.count = max(1, (n-c)/wide-1)
-		}
+	t.a, t.lda, t.astep, t.rows, t.k, t.mode = l.one[:], 1, 0, 1, 1, modeAdd
+	t.count, t.bstep, t.cstep, t.ldb, t.ldc = rows, lds, ldd, lds, ldd
+	for c := 0; c < cols; c += t.width {
+		v := j.panel(cols - c)
+		t.width = min(v*j.lanes, cols-c)
 		t.b, t.c = src[c:], dst[c:]
 		j.byRow[v][1](t)
-		c += t.width * t.count
 	}
 }

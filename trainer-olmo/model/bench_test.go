@@ -32,23 +32,25 @@ func benchModel[T gemm.Float](b testing.TB, c Config, threads int) *Model[T] {
 	return m
 }
 
-// BenchmarkLossGrad is forward and backward of 4 rows of 256 tokens, a group each. GFLOP/s
-// counts 6 operations for each parameter and token.
+// BenchmarkLossGrad is forward and backward of 4 rows of 256 tokens, all in one group
+// or one a group. GFLOP/s counts 6 operations for each parameter and token.
 func BenchmarkLossGrad(b *testing.B) {
 	for _, threads := range []int{1, 2} {
-		b.Run(fmt.Sprintf("threads=%d", threads), func(b *testing.B) {
-			m, batch := benchModel[float32](b, benchConfig(), threads), benchBatch(4, 256, 4096)
-			o := LossOptions{ZLoss: 1e-5, Fresh: true, Share: Share{Groups: 4, Rows: 4, Last: 4}}
-			if _, err := m.LossGrad(batch, o, nil); err != nil {
-				b.Fatal(err)
-			}
-			b.ReportAllocs()
-			for b.Loop() {
-				m.LossGrad(batch, o, nil)
-			}
-			_, n := m.Config().ParamCount()
-			b.ReportMetric(6*float64(n)*1024*float64(b.N)/b.Elapsed().Seconds()/1e9, "GFLOP/s")
-		})
+		for _, groups := range []int{1, 4} {
+			b.Run(fmt.Sprintf("threads=%d/groups=%d", threads, groups), func(b *testing.B) {
+				m, batch := benchModel[float32](b, benchConfig(), threads), benchBatch(4, 256, 4096)
+				o := LossOptions{ZLoss: 1e-5, Fresh: true, Share: Share{Groups: groups, Rows: 4, Last: 4}}
+				if _, err := m.LossGrad(batch, o, nil); err != nil {
+					b.Fatal(err)
+				}
+				b.ReportAllocs()
+				for b.Loop() {
+					m.LossGrad(batch, o, nil)
+				}
+				_, n := m.Config().ParamCount()
+				b.ReportMetric(6*float64(n)*1024*float64(b.N)/b.Elapsed().Seconds()/1e9, "GFLOP/s")
+			})
+		}
 	}
 }
 

@@ -65,6 +65,9 @@ func checkCuts[T gemm.Float](t *testing.T, c Config, rows, seq, groups int) {
 	want := gradOfRanks[T](t, c, b, groups, 1, rows)
 	for _, ranks := range []int{1, 2, 4, 8} {
 		for micro := 1; micro <= rows && ranks <= groups; micro++ {
+			if seq > 90 && micro%3 != 1 { // these take long
+				continue
+			}
 			if !slices.Equal(gradOfRanks[T](t, c, b, groups, ranks, micro), want) {
 				t.Errorf("%d rows of %d in %d groups: %d ranks with micro-batches of %d rows have another gradient", rows, seq, groups, ranks, micro)
 			}
@@ -93,11 +96,9 @@ func TestGradientsOfRanksAndMicroBatches(t *testing.T) {
 func TestGradientsOfChunks(t *testing.T) {
 	c := tiny(OLMo2)
 	c.NLayers, c.VocabSize = 1, 1<<14
-	for _, tied := range []bool{false, true} {
-		c.TieWordEmbeddings = tied
-		checkCuts[float32](t, c, 6, 100, 2)
-		checkCuts[float32](t, c, 4, 600, 4)
-	}
+	checkCuts[float32](t, c, 4, 520, 4)
+	c.TieWordEmbeddings = true
+	checkCuts[float32](t, c, 6, 100, 2)
 }
 
 // The places where sums wait are as few as the order allows.
