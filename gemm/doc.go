@@ -17,6 +17,7 @@
 //	Strsm, Dtrsm, Trsm           op(A)*X = α*B or X*op(A) = α*B, all 16 forms
 //	Strmm, Dtrmm, Trmm           B = α*op(A)*B or α*B*op(A), all 16 forms
 //	Spotrf, Dpotrf, Potrf        A = L*Lᵀ, lower triangle
+//	Copy, Transpose              B = A, B = Aᵀ
 //
 // The S and D methods take slices and strides as BLAS does; the generic functions
 // take [Matrix] views. Package gonumblas makes an engine gonum's BLAS.

@@ -22,6 +22,7 @@ type attention[T gemm.Float] struct {
 	keys     int          // tile width, keyBlock except in tests
 	p, dp    []T          // queries*keys each
 	packed   [3][]T       // operands copied to rows without gaps
+	turned   [2][]T       // operands transposed
 	peak     []T          // queries
 	total    []T          // queries
 	rowDotDO []T          // queries
@@ -72,15 +73,22 @@ func (a *attention[T]) reserve(rows, hd int) {
 	for i := range a.packed {
 		a.packed[i] = make([]T, rows*hd)
 	}
-	a.rehearse(min(rows, 2*a.keys), hd)
+	for i := range a.turned {
+		a.turned[i] = make([]T, (rows+turnGap)*hd)
+	}
+	n := min(rows, 2*a.keys+1)
+	a.rehearse(n, n, hd)
+	a.rehearse(max(1, n-1), n, hd)          // the last vector of keys is full, or it is not
+	a.rehearse(min(n, queryBlock-1), n, hd) // nothing is packed
 }
 
-// rehearse runs a head of zeros; rows of two key blocks have every shape of tile.
-func (a *attention[T]) rehearse(rows, hd int) {
-	x, y := gemm.NewMatrix[T](rows, hd), gemm.NewMatrix[T](rows, hd)
-	h := head[T]{q: x, k: x, v: x, o: y, lse: make([]T, rows), lo: make([]int32, rows), scale: 1}
+// rehearse runs a head of zeros for the last queries of n positions; those of two key
+// blocks and one more have every shape of tile.
+func (a *attention[T]) rehearse(queries, n, hd int) {
+	x, y := gemm.NewMatrix[T](queries, hd), gemm.NewMatrix[T](n, hd)
+	h := head[T]{q: x, k: y, v: y, o: x, lse: make([]T, queries), lo: make([]int32, n), first: n - queries, scale: 1}
 	a.forward(&h)
-	a.backward(&h, &headGrad[T]{do: x, dq: y, dk: y, dv: y})
+	a.backward(&h, &headGrad[T]{do: x, dq: x, dk: y, dv: y})
 }
 
 // pack copies a view whose rows are far apart, because the right operand of a
@@ -91,21 +99,43 @@ func (a *attention[T]) pack(i int, x gemm.Matrix[T], queries int) gemm.Matrix[T]
 		return x
 	}
 	y := gemm.MatrixOf(x.Rows, x.Cols, a.packed[i])
-	for r := range x.Rows {
-		copy(y.Row(r), x.Row(r))
-	}
+	gemm.Copy(a.eng, y, x)
 	return y
+}
+
+// turnGap keeps the rows of a turned operand off each other's cache sets.
+const turnGap = 16
+
+// turn transposes a right operand that the product of every tile would transpose; for
+// few queries it returns the zero matrix.
+func (a *attention[T]) turn(i int, x gemm.Matrix[T], queries int) gemm.Matrix[T] {
+	if queries < queryBlock {
+		return gemm.Matrix[T]{}
+	}
+	y := gemm.MatrixOf(x.Cols, x.Rows+turnGap, a.turned[i]).Slice(0, 0, x.Cols, x.Rows)
+	gemm.Transpose(a.eng, y, x)
+	return y
+}
+
+// across sets dst to scale*x*yᵀ for the rows of y that a tile sees; turned is yᵀ, or
+// zero.
+func (a *attention[T]) across(scale T, x, y, turned gemm.Matrix[T], t tile, dst gemm.Matrix[T]) {
+	if turned.Rows > 0 {
+		gemm.Mul(a.eng, false, false, scale, x, turned.Slice(0, t.j0, turned.Rows, t.nk), 0, dst)
+		return
+	}
+	gemm.Mul(a.eng, false, true, scale, x, y.Slice(t.j0, 0, t.nk, y.Cols), 0, dst)
 }
 
 // forward sets h.o and h.lse: o = softmax(scale*q*kᵀ, masked)*v.
 func (a *attention[T]) forward(h *head[T]) {
-	v := a.pack(0, h.v, h.q.Rows)
+	v, kt := a.pack(0, h.v, h.q.Rows), a.turn(0, h.k, h.q.Rows)
 	for i0 := 0; i0 < h.q.Rows; i0 += a.queries {
 		n := min(a.queries, h.q.Rows-i0)
 		lo, hi := a.keyRange(h, i0, n)
 		for j0 := lo; j0 < hi; j0 += a.keys {
 			t := tile{i0, n, j0, min(a.keys, hi-j0)}
-			p := a.scores(h, t)
+			p := a.scores(h, kt, t)
 			o := h.o.Slice(i0, 0, n, h.o.Cols)
 			a.online(h, t, p, o, j0 == lo)
 			gemm.Mul(a.eng, false, false, 1, p, v.Slice(j0, 0, t.nk, v.Cols), beta[T](j0 != lo), o)
@@ -121,11 +151,10 @@ func beta[T gemm.Float](add bool) T {
 	return 0
 }
 
-// scores sets a tile to scale*q*kᵀ, mask not applied.
-func (a *attention[T]) scores(h *head[T], t tile) gemm.Matrix[T] {
+// scores sets a tile to scale*q*kᵀ, mask not applied; kt is kᵀ, or zero.
+func (a *attention[T]) scores(h *head[T], kt gemm.Matrix[T], t tile) gemm.Matrix[T] {
 	p := gemm.MatrixOf(t.n, t.nk, a.p)
-	hd := h.q.Cols
-	gemm.Mul(a.eng, false, true, h.scale, h.q.Slice(t.i0, 0, t.n, hd), h.k.Slice(t.j0, 0, t.nk, hd), 0, p)
+	a.across(h.scale, h.q.Slice(t.i0, 0, t.n, h.q.Cols), h.k, kt, t, p)
 	return p
 }
 
@@ -177,6 +206,7 @@ type headGrad[T gemm.Float] struct {
 //	dv += pᵀ*do    dq = ds*k    dk += dsᵀ*q
 func (a *attention[T]) backward(h *head[T], g *headGrad[T]) {
 	n := h.q.Rows
+	kt, vt := a.turn(0, h.k, n), a.turn(1, h.v, n)
 	h.q, h.k, g.do = a.pack(0, h.q, n), a.pack(1, h.k, n), a.pack(2, g.do, n)
 	for i0 := 0; i0 < h.q.Rows; i0 += a.queries {
 		n := min(a.queries, h.q.Rows-i0)
@@ -185,18 +215,18 @@ func (a *attention[T]) backward(h *head[T], g *headGrad[T]) {
 		}
 		lo, hi := a.keyRange(h, i0, n)
 		for j0 := lo; j0 < hi; j0 += a.keys {
-			a.backwardTile(h, g, tile{i0, n, j0, min(a.keys, hi-j0)}, j0 == lo)
+			a.backwardTile(h, g, kt, vt, tile{i0, n, j0, min(a.keys, hi-j0)}, j0 == lo)
 		}
 	}
 }
 
 // backwardTile adds one tile's part. fresh is the first tile of its queries, which
-// sets dq.
-func (a *attention[T]) backwardTile(h *head[T], g *headGrad[T], t tile, fresh bool) {
+// sets dq; kt and vt are kᵀ and vᵀ, or zero.
+func (a *attention[T]) backwardTile(h *head[T], g *headGrad[T], kt, vt gemm.Matrix[T], t tile, fresh bool) {
 	hd := h.q.Cols
 	do := g.do.Slice(t.i0, 0, t.n, hd)
-	p, dp := a.scores(h, t), gemm.MatrixOf(t.n, t.nk, a.dp)
-	gemm.Mul(a.eng, false, true, 1, do, h.v.Slice(t.j0, 0, t.nk, hd), 0, dp)
+	p, dp := a.scores(h, kt, t), gemm.MatrixOf(t.n, t.nk, a.dp)
+	a.across(1, do, h.v, vt, t, dp)
 	for r := range t.n {
 		a.softmaxGrad(h, t, r, p.Row(r), dp.Row(r))
 	}

@@ -117,7 +117,7 @@ func WorkBytes[T gemm.Float](c Config, rows, seq, threads int) int64 {
 	windows := c.windows()
 	slices.Sort(windows)
 	newWork[T](c, len(slices.Compact(windows)), plan{rows: rows, seq: seq, capacity: seq, keep: true}, &a)
-	tiles := 2*queryBlock*keyBlock + 3*queryBlock + 3*seq*c.HeadDim
+	tiles := 2*queryBlock*keyBlock + 3*queryBlock + (5*seq+2*turnGap)*c.HeadDim
 	widest := max(c.qWidth()+2*c.kvWidth(), c.DModel)
 	reserve[T](&a, threads*(tiles+2*widest))
 	return a.bytes
