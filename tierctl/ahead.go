@@ -30,11 +30,17 @@ func (c *Controller) resume() {
 }
 
 // serveAhead brings in the object that is needed first of those that Ahead wants,
-// and reports whether it did.
+// or makes the room that is to be free, and reports whether it did.
 func (c *Controller) serveAhead() bool {
-	reserve := c.reserve()
+	reserve := min(1, c.reserve()+c.opts.Headroom)
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.closed || c.stuck || c.until < c.from || c.backing() == nil {
+		return false
+	}
+	if c.crowded(reserve) && c.evictOne(context.Background(), 0, c.until, reserve) {
+		return true
+	}
 	o := c.wanted()
 	if o == nil || !c.admits(o, reserve) {
 		return false // the end of a lease or of a move wakes a mover
@@ -50,12 +56,26 @@ func (c *Controller) serveAhead() bool {
 	return ok
 }
 
+// crowded reports whether more than all but the part reserve of the addressable
+// tiers is in use and stays there.
+func (c *Controller) crowded(reserve float64) bool {
+	if reserve == 0 || c.short {
+		return false
+	}
+	used := -c.leaving
+	for i := range c.tiers[:c.last+1] {
+		level := c.tiers[i].level()
+		if level.Capacity == 0 {
+			return false
+		}
+		used += level.Used - level.target(reserve)
+	}
+	return used > 0
+}
+
 // wanted returns the object that is needed first of those that Ahead wants and
 // that are on their way to no memory yet, nil for none.
 func (c *Controller) wanted() (first *object) {
-	if c.closed || c.stuck || c.until < c.from || c.backing() == nil {
-		return nil
-	}
 	for _, id := range c.ids {
 		o := c.objects[id]
 		if o.mem != nil || o.empty || o.moving || o.unread || o.next < c.from || o.next > c.until {
@@ -68,8 +88,8 @@ func (c *Controller) wanted() (first *object) {
 	return first
 }
 
-// admits reports whether o may be brought in now: within the staging bytes, outside
-// of what the system wants back, and with room that what is needed later can make.
+// admits reports whether o may be brought in now: within the staging bytes, beside
+// the part reserve, and with room that what is needed later can make.
 func (c *Controller) admits(o *object, reserve float64) bool {
 	if c.short || c.opts.Staging > 0 && c.staged > 0 && c.staged+o.size > c.opts.Staging {
 		return false
@@ -82,8 +102,8 @@ func (c *Controller) admits(o *object, reserve float64) bool {
 	return false
 }
 
-// shrink evicts what is needed later than o until o fits beside what the system
-// wants back, and reports whether it does and is still wanted.
+// shrink evicts what is needed later than o until o fits beside the part reserve,
+// and reports whether it does and no lease waits for room.
 func (c *Controller) shrink(o *object, reserve float64) bool {
 	o.moving = true
 	defer c.moved(o)

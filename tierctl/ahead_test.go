@@ -162,3 +162,25 @@ func TestALeaseThatWaitsComesBeforeWhatIsReadAhead(t *testing.T) {
 		b.Release(true)
 	})
 }
+
+// The headroom is left free, taken without a wait by what comes into being, and made
+// free again.
+func TestAheadKeepsItsHeadroomFree(t *testing.T) {
+	bubble(t, func(o *Options) { o.Headroom = 0.5 }, func(t *testing.T, c *Controller, _ *tierctltest.Memory) {
+		must(t, c.AddEmpty(9, 100, 0))
+		c.Ahead(0, 2)
+		time.Sleep(time.Second)
+		if used := c.Stats().Tiers[0].Used; used != 100 {
+			t.Fatalf("%d bytes in use, want half of 200", used)
+		}
+		start := time.Now()
+		touch(t, c, 0, 9, 0)
+		if d := time.Since(start); d != 0 {
+			t.Errorf("an object without contents waited %v", d)
+		}
+		time.Sleep(time.Second)
+		if got := where(t, c); c.Stats().Tiers[0].Used != 100 || got[0] != 0 {
+			t.Errorf("tiers %v, %+v: want object 0 alone, needed first", got, c.Stats().Tiers[0])
+		}
+	})
+}

@@ -66,7 +66,7 @@ type Controller struct {
 	stuck   bool     // no room could be made for that; until a lease ends
 	carries bool     // the first Acquire call that waits is moving an object
 	short   bool     // it waits for room
-	leaving int      // objects on their way down
+	leaving int64    // bytes on their way down
 	stats   Stats
 	relieve bool // a mover is to rebalance
 	closed  bool

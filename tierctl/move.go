@@ -169,8 +169,8 @@ func (c *Controller) demote(ctx context.Context, o *object, keepUntil Tick) bool
 // carry moves o's contents down to a tier with room, for demote.
 func (c *Controller) carry(ctx context.Context, o *object, to int) error {
 	o.moving = true
-	c.leaving++
-	defer func() { c.leaving-- }()
+	c.leaving += o.size
+	defer func() { c.leaving -= o.size }()
 	if c.tiers[to].Backing == nil {
 		return c.copyDown(ctx, o, to)
 	}

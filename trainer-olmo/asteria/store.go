@@ -29,6 +29,10 @@ const hitWithin = time.Millisecond
 // use: some write what leaves while others read what comes.
 const movers = 4
 
+// mostFree is the largest part of the budgets that is left free for snapshots and
+// results.
+const mostFree = 0.25
+
 // StateError says that the state of a block, or of a parameter of AdamW, could not
 // be brought into memory. Err names the file, where there is one.
 type StateError struct {
@@ -132,8 +136,9 @@ func (b *countedBacking) Load(ctx context.Context, id uint64, dst []byte) error 
 }
 
 // newStore makes the tiers; nothing is allocated in them before it is used.
-// A backend's memory goes before the system's.
-func newStore[T gemm.Float](o Tiers, plan Plan, b Backend) (*store[T], error) {
+// So many bytes are to be free for what comes into being, a part of what there is at
+// most. A backend's memory goes before the system's.
+func newStore[T gemm.Float](o Tiers, plan Plan, free int64, b Backend) (*store[T], error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -171,7 +176,8 @@ func newStore[T gemm.Float](o Tiers, plan Plan, b Backend) (*store[T], error) {
 	s.ahead = or(o.Staging, lookAhead(plan.Placed, limit))
 	ctl, err := tierctl.New(tierctl.Options{
 		Tiers: tiers, Policy: o.Policy, Movers: movers, Staging: s.ahead, Pressure: o.Pressure,
-		Logger: o.Logger,
+		Headroom: min(mostFree, float64(free)/float64(max(1, limit))),
+		Logger:   o.Logger,
 	})
 	s.ctl = ctl
 	return s, err
