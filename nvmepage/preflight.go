@@ -14,8 +14,13 @@ type Bandwidth struct {
 	Engine      string
 }
 
-// Preflight measures a path with objects of 4 MiB, bytes in all, and depth requests
-// in flight. It leaves nothing behind.
+// passes is how often a preflight measures each way. The best pass counts: a first
+// write to a place is the file system's work as well, and what else runs while a
+// process starts is not the drive's.
+const passes = 3
+
+// Preflight measures a path with objects of 4 MiB, bytes in all in each of a few
+// passes, and depth requests in flight. It leaves nothing behind.
 func Preflight(ctx context.Context, path string, bytes int64, depth int) (b Bandwidth, err error) {
 	const object = 4 << 20
 	s, err := Open(Options{Paths: []string{path}, Depth: max(depth, 1), Chunk: object, Logger: slog.New(slog.DiscardHandler)})
@@ -44,17 +49,21 @@ func Preflight(ctx context.Context, path string, bytes int64, depth int) (b Band
 	return b, nil
 }
 
-func rate(ctx context.Context, items []Item, rounds int64, f func(context.Context, []Item) error) (float64, error) {
-	start := time.Now()
-	var moved int64
-	for r := range rounds {
-		for i := range items {
-			items[i].ID = uint64(r)*uint64(len(items)) + uint64(i)
-			moved += int64(len(items[i].Data))
+// rate is the best of all passes in bytes per second.
+func rate(ctx context.Context, items []Item, rounds int64, f func(context.Context, []Item) error) (best float64, err error) {
+	for range passes {
+		start := time.Now()
+		var moved int64
+		for r := range rounds {
+			for i := range items {
+				items[i].ID = uint64(r)*uint64(len(items)) + uint64(i)
+				moved += int64(len(items[i].Data))
+			}
+			if err := f(ctx, items); err != nil {
+				return 0, err
+			}
 		}
-		if err := f(ctx, items); err != nil {
-			return 0, err
-		}
+		best = max(best, float64(moved)/time.Since(start).Seconds())
 	}
-	return float64(moved) / time.Since(start).Seconds(), nil
+	return best, nil
 }
