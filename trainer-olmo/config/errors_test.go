@@ -77,6 +77,8 @@ func TestAMistakeIsOneLineThatNamesKeyPlaceValueAndWhatIsAllowed(t *testing.T) {
 			`override "train.global_batch_size=1000": train.global_batch_size: 1000 is not a multiple of data.sequence_length 128`},
 		{"a micro-batch that does not divide", base, "train.micro_batch_size=384",
 			`override "train.micro_batch_size=384": train.micro_batch_size: 384 does not divide global_batch_size 4096`},
+		{"groups that are no power of two", base, "train.sum_groups=6",
+			`override "train.sum_groups=6": train.sum_groups: 6 is not a power of two`},
 		{"heads that do not divide", base, "model.n_heads=7",
 			`override "model.n_heads=7": model.n_heads: 7 does not divide d_model 128; change one or set model.head_dim`},
 		{"token files without a vocabulary", "model: {d_model: 8, n_layers: 1, n_heads: 2}\ndata: {paths: [x.npy], sequence_length: 64}\ntrain: {steps: 1}\n", "",

@@ -153,6 +153,31 @@ func TestBytesPerClass(t *testing.T) {
 	}
 }
 
+// Pending sums are counted where the shape of the run needs them, and with tied
+// embeddings the gradient that is summed apart.
+func TestPendingSums(t *testing.T) {
+	p := plan(t)
+	params, table := p.Parameters*4, int64(p.Model.VocabSize*p.Model.DModel*4)
+	for _, c := range []struct {
+		set  []string
+		want int64
+	}{
+		{nil, params}, // four micro-batches of a group each
+		{[]string{"train.micro_batch_size=0"}, 0},
+		{[]string{"train.micro_batch_size=512"}, 2 * params},
+		{[]string{"train.sum_groups=1"}, 0},
+		{[]string{"parallel.ranks=4"}, 0},
+		{[]string{"parallel.ranks=4", "train.sum_groups=4", "model.tie_word_embeddings=true"}, table},
+		{[]string{"train.micro_batch_size=2048", "model.tie_word_embeddings=true"}, table},
+	} {
+		got := class(plan(t, c.set...), "pending sums")
+		// The head's chunks of logits may be smaller than a group.
+		if got < c.want || got > c.want+2*table {
+			t.Errorf("%v: %d bytes, want %d and at most 2 heads of %d", c.set, got, c.want, table)
+		}
+	}
+}
+
 func TestTheOptimizersClassesAreWhatItAllocates(t *testing.T) {
 	c, err := config.Parse("f.yaml", []byte(base), []string{"optimizer.name=kl-shampoo", "model.vocab_size=300", "model.n_layers=2"})
 	if err != nil {
