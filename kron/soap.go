@@ -11,15 +11,37 @@ func (b *Block[T]) soapBegin(st *State[T], w View[T], x []T, lr float64, ops Ops
 	if st.Meta.Calls() > 1 {
 		st.Meta[metaStep]++
 		c := b.rotate(ops, x, &st.Root, true, -1, sc.buf[0], sc.buf[1])
-		m := b.moments(st, x, c, ops, sc.buf[2], sc.buf[3])
-		ops.LerpSquare(st.Second, c, T(1-b.opts.Betas[1]))
-		u := sc.buf[0][:b.size]
-		ops.AdamDirection(u, m, st.Second, 1, 1, T(b.opts.Epsilon))
+		u := b.soapDirection(st, x, c, ops, sc)
 		u = b.rotate(ops, u, &st.Root, false, -1, sc.buf[0], sc.buf[1])
 		b.apply(st, w, u, lr*b.soapCorrection(st.Meta.Step()), lr, ops)
 	}
 	beta := b.opts.FactorBeta
 	b.updateFactors(ops, st, x, beta, 1-beta)
+}
+
+// soapChunk is the elements of a block that one round of [Block.soapDirection] takes: its
+// four slices then stay in the second-level cache from one operation to the next.
+const soapChunk = 1 << 16
+
+// soapDirection moves both moments towards the gradient x, whose image in the basis is
+// c, and returns the direction in the basis, in buffer 0. A momentum that is kept there
+// takes part chunk by chunk.
+func (b *Block[T]) soapDirection(st *State[T], x, c []T, ops Ops[T], sc *Scratch[T]) []T {
+	w1, w2, eps := T(1-b.opts.Betas[0]), T(1-b.opts.Betas[1]), T(b.opts.Epsilon)
+	u, m := sc.buf[0][:b.size], st.Momentum
+	eigen := b.rotates()
+	if !eigen {
+		m = b.moments(st, x, c, ops, sc.buf[2], sc.buf[3])
+	}
+	for lo := 0; lo < b.size; lo += soapChunk {
+		hi := min(lo+soapChunk, b.size)
+		if eigen {
+			ops.Lerp(m[lo:hi], c[lo:hi], w1)
+		}
+		ops.LerpSquare(st.Second[lo:hi], c[lo:hi], w2)
+		ops.AdamDirection(u[lo:hi], m[lo:hi], st.Second[lo:hi], 1, 1, eps)
+	}
+	return u
 }
 
 // soapCorrection is sqrt(1-b2^t)/(1-b1^t): Adam's bias correction as a scalar
