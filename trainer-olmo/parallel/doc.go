@@ -11,6 +11,13 @@
 // step is added row by row over the whole batch: with the same parameters it has
 // the bits of a run on one rank.
 //
+// # What is identical on any number of ranks
+//
+// The gradient too, on powers of two up to the groups that package model sums a batch
+// in: the rows of a rank are those of an aligned range of groups, in the order in which
+// hiersync adds the ranks ([Rows], [Place]), so that all of it is one tree, whoever
+// computes its parts. With other numbers it agrees within rounding.
+//
 // # Order of operations
 //
 // Every rank starts the same sums in the same order, whether it had rows in this
