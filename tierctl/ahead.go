@@ -10,7 +10,8 @@ import (
 // before it. They go on whenever a lease ends, so a caller that announces each next
 // use with Expect calls Ahead again only as time goes on. A time before the one
 // in force changes nothing. An object whose next use lies in the past, or that
-// nobody announced, is not brought in. With [LRU], which knows no next use, nothing is.
+// nobody announced, is not brought in. For objects without contents room is made, up
+// to a quarter of the capacity. With [LRU], which knows no next use, nothing is.
 func (c *Controller) Ahead(now, until Tick) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -32,21 +33,22 @@ func (c *Controller) resume() {
 // serveAhead brings in the object that is needed first of those that Ahead wants,
 // or makes the room that is to be free, and reports whether it did.
 func (c *Controller) serveAhead() bool {
-	reserve := min(1, c.reserve()+c.opts.Headroom)
+	reserve := c.reserve()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed || c.stuck || c.until < c.from || c.backing() == nil {
 		return false
 	}
-	if c.crowded(reserve) && c.evictOne(context.Background(), 0, c.until, reserve) {
+	coming := c.coming()
+	if c.crowded(coming, reserve) && c.evictOne(context.Background(), coming, c.until, reserve) {
 		return true
 	}
 	o := c.wanted()
-	if o == nil || !c.admits(o, reserve) {
+	if o == nil || !c.admits(o, coming, reserve) {
 		return false // the end of a lease or of a move wakes a mover
 	}
 	c.wake() // there may be work for another
-	if reserve > 0 && !c.shrink(o, reserve) {
+	if (coming > 0 || reserve > 0) && !c.shrink(o, coming, reserve) {
 		c.stuck = true
 		return false
 	}
@@ -56,13 +58,25 @@ func (c *Controller) serveAhead() bool {
 	return ok
 }
 
-// crowded reports whether more than all but the part reserve of the addressable
-// tiers is in use and stays there.
-func (c *Controller) crowded(reserve float64) bool {
-	if reserve == 0 || c.short {
+// coming is how many bytes of objects without contents are used next within the
+// look-ahead, a quarter of the last addressable tier at most: they want room, and
+// nothing is read for them.
+func (c *Controller) coming() (bytes int64) {
+	for _, id := range c.ids {
+		if o := c.objects[id]; o.empty && !o.moving && o.next >= c.from && o.next <= c.until {
+			bytes += o.size
+		}
+	}
+	return min(bytes, c.tiers[c.last].level().Capacity/4)
+}
+
+// crowded reports whether what is in use and stays leaves less room than for the
+// bytes that are coming and the part reserve of the addressable tiers.
+func (c *Controller) crowded(coming int64, reserve float64) bool {
+	if coming == 0 && reserve == 0 || c.short {
 		return false
 	}
-	used := -c.leaving
+	used := coming - c.leaving
 	for i := range c.tiers[:c.last+1] {
 		level := c.tiers[i].level()
 		if level.Capacity == 0 {
@@ -89,31 +103,32 @@ func (c *Controller) wanted() (first *object) {
 }
 
 // admits reports whether o may be brought in now: within the staging bytes, beside
-// the part reserve, and with room that what is needed later can make.
-func (c *Controller) admits(o *object, reserve float64) bool {
+// the bytes that are coming and the part reserve, and with room that what is needed
+// later can make.
+func (c *Controller) admits(o *object, coming int64, reserve float64) bool {
 	if c.short || c.opts.Staging > 0 && c.staged > 0 && c.staged+o.size > c.opts.Staging {
 		return false
 	}
 	for level := c.last; level >= 0; level-- {
-		if _, ok := Room(c.tiers[level].level().less(reserve), c.listing(), level, o.size, c.opts.Policy, o.next); ok {
+		if _, ok := Room(c.tiers[level].level().less(reserve), c.listing(), level, o.size+coming, c.opts.Policy, o.next); ok {
 			return true
 		}
 	}
 	return false
 }
 
-// shrink evicts what is needed later than o until o fits beside the part reserve,
-// and reports whether it does and no lease waits for room.
-func (c *Controller) shrink(o *object, reserve float64) bool {
+// shrink evicts what is needed later than o until o fits beside the bytes that are
+// coming and the part reserve, and reports whether it does and no lease waits for room.
+func (c *Controller) shrink(o *object, coming int64, reserve float64) bool {
 	o.moving = true
 	defer c.moved(o)
 	for {
 		for i := range c.tiers[:c.last+1] {
-			if c.tiers[i].level().less(reserve).fits(o.size) {
+			if c.tiers[i].level().less(reserve).fits(o.size + coming) {
 				return true
 			}
 		}
-		if c.closed || c.short || !c.evictOne(context.Background(), o.size, o.next, reserve) {
+		if c.closed || c.short || !c.evictOne(context.Background(), o.size+coming, o.next, reserve) {
 			return false
 		}
 	}

@@ -267,15 +267,15 @@ func (c *Controller) vacate(o *object) (err error) {
 	case !o.empty:
 		c.backing().objects--
 	}
-	o.mem, o.tier, o.empty, o.doomed, o.dirty = nil, Nowhere, true, false, false
+	o.mem, o.tier, o.empty, o.doomed, o.dirty, o.next = nil, Nowhere, true, false, false, Never
 	c.changed.Broadcast()
 	c.resume()
 	return err
 }
 
 // Discard ends an object's contents: it takes no memory until it is leased again,
-// and its bytes are zero then. Contents in use end with the last lease, for which
-// Acquire waits.
+// and its bytes are zero then. Its next use is forgotten. Contents in use end with
+// the last lease, for which Acquire waits.
 func (c *Controller) Discard(id uint64) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

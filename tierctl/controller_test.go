@@ -53,12 +53,12 @@ func touch(t *testing.T, c *Controller, now Tick, id, want uint64) {
 
 func TestOptionsReportEveryFaultTogether(t *testing.T) {
 	m := &tierctltest.Memory{}
-	o := Options{Policy: 7, Queue: -1, Headroom: 1.5, Tiers: []Tier{
+	o := Options{Policy: 7, Queue: -1, Tiers: []Tier{
 		{Name: "a", Backing: m}, {Name: "b", Capacity: -5},
 		{Name: "c", Backing: m, Alloc: func(int64) (Memory, error) { return nil, nil }},
 	}}
 	err := o.Validate()
-	for _, want := range []string{"tier a is not addressable", "tier b: capacity -5", "tier c has both", "policy 7", "queue -1", "headroom 1.5"} {
+	for _, want := range []string{"tier a is not addressable", "tier b: capacity -5", "tier c has both", "policy 7", "queue -1"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("Validate() = %v, want it to name %q", err, want)
 		}

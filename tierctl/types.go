@@ -78,10 +78,6 @@ type Options struct {
 	// Staging bounds the bytes that prefetches may hold in flight. Default: an
 	// eighth of the last addressable tier's capacity.
 	Staging int64
-	// Headroom is the part of the addressable tiers, 0 to 1, that Ahead leaves free
-	// and makes free again: for objects without contents that leases ask for, which
-	// would have to wait for something to leave. Default 0.
-	Headroom float64
 	// Pressure reports, between 0 and 1, which part of the addressable capacity the
 	// system wants back. nil means never any. See SystemPressure.
 	Pressure func() float64
@@ -108,9 +104,6 @@ func (o Options) Validate() error {
 	}
 	if o.Policy > LRU {
 		errs = append(errs, fmt.Errorf("tierctl: policy %d: want NextUse (0) or LRU (1)", o.Policy))
-	}
-	if !(o.Headroom >= 0 && o.Headroom <= 1) {
-		errs = append(errs, fmt.Errorf("tierctl: headroom %v: want 0 to 1", o.Headroom))
 	}
 	if o.Queue < 0 || o.Staging < 0 || o.Movers < 0 {
 		errs = append(errs, fmt.Errorf("tierctl: queue %d, movers %d, staging %d bytes: want 0 (default) or more", o.Queue, o.Movers, o.Staging))

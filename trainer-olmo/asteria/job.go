@@ -126,6 +126,20 @@ func (t *taskObjects[T]) failed(abandoned bool) {
 	}
 }
 
+// announceRefresh has room made for what the refresh that the next step begins, if
+// it does, fills.
+func (u *unit[T]) announceRefresh() {
+	if !u.point.due || u.point.flying {
+		return
+	}
+	t := u.task.tiers
+	now := t.store.tick(t.store.turn.Load(), u.parcel.place)
+	t.store.announce(t.snapshot, now)
+	if u.point.inside {
+		t.store.announce(t.result, now)
+	}
+}
+
 // leasePoint acquires all that a step with an adoption point touches: the block's
 // state, the result that it adopts, the snapshot that it takes.
 func (r *Runtime[T]) leasePoint(w *worker[T], u *unit[T], p *point) error {

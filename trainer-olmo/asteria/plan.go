@@ -185,15 +185,6 @@ func blockObjects[T gemm.Float](b *kron.Block[T], beside bool) (bytes int64) {
 	return bytes
 }
 
-// headroom is the most bytes that a refresh of one of the sites takes when it begins.
-func headroom[T gemm.Float](sites []site[T]) (bytes int64) {
-	for _, s := range sites {
-		result, _ := s.block.ResultLen()
-		bytes = max(bytes, objectBytes[T](s.block.SnapshotLen())+objectBytes[T](result))
-	}
-	return bytes
-}
-
 // CheckTiers refuses tiers that cannot hold what is placed in them, with the arithmetic.
 func (p Plan) CheckTiers(t *Tiers) error {
 	if t == nil {

@@ -133,7 +133,7 @@ func New[T gemm.Float](params []param.Param[T], eng *gemm.Engine, opts Options) 
 // build makes what the plan says.
 func (r *Runtime[T]) build(live []param.Param[T], sites []site[T], rest []int) (err error) {
 	if r.opts.Tiers != nil {
-		if r.store, err = newStore[T](*r.opts.Tiers, r.plan, r.beginning(sites), r.opts.Backend); err != nil {
+		if r.store, err = newStore[T](*r.opts.Tiers, r.plan, r.opts.Backend); err != nil {
 			return err
 		}
 	}
@@ -162,15 +162,6 @@ func (r *Runtime[T]) build(live []param.Param[T], sites []site[T], rest []int) (
 		return r.newShadow()
 	}
 	return nil
-}
-
-// beginning is how many bytes refreshes that begin in a step ask of the tiers at a
-// time: those of the threads' blocks.
-func (r *Runtime[T]) beginning(sites []site[T]) int64 {
-	if r.opts.Mode == Native {
-		return 0
-	}
-	return headroom(sites) * int64(r.eng.Threads()+r.opts.Async.workers())
 }
 
 // useOrder lists what a step leases, in its order.

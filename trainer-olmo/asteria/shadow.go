@@ -360,6 +360,11 @@ func (r *Runtime[T]) lookAll() {
 		f, flying := r.shadow.reg.Pending(u.block.Name())
 		return flying && !f.Resolved
 	})
+	if r.store != nil && r.store.streams {
+		for _, u := range r.units {
+			u.announceRefresh()
+		}
+	}
 }
 
 // look finds out what the next step of u is to do, before anything is waited for.

@@ -29,10 +29,6 @@ const hitWithin = time.Millisecond
 // use: some write what leaves while others read what comes.
 const movers = 4
 
-// mostFree is the largest part of the budgets that is left free for snapshots and
-// results.
-const mostFree = 0.25
-
 // StateError says that the state of a block, or of a parameter of AdamW, could not
 // be brought into memory. Err names the file, where there is one.
 type StateError struct {
@@ -136,9 +132,8 @@ func (b *countedBacking) Load(ctx context.Context, id uint64, dst []byte) error 
 }
 
 // newStore makes the tiers; nothing is allocated in them before it is used.
-// So many bytes are to be free for what comes into being, a part of what there is at
-// most. A backend's memory goes before the system's.
-func newStore[T gemm.Float](o Tiers, plan Plan, free int64, b Backend) (*store[T], error) {
+// A backend's memory goes before the system's.
+func newStore[T gemm.Float](o Tiers, plan Plan, b Backend) (*store[T], error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -176,8 +171,7 @@ func newStore[T gemm.Float](o Tiers, plan Plan, free int64, b Backend) (*store[T
 	s.ahead = or(o.Staging, lookAhead(plan.Placed, limit))
 	ctl, err := tierctl.New(tierctl.Options{
 		Tiers: tiers, Policy: o.Policy, Movers: movers, Staging: s.ahead, Pressure: o.Pressure,
-		Headroom: min(mostFree, float64(free)/float64(max(1, limit))),
-		Logger:   o.Logger,
+		Logger: o.Logger,
 	})
 	s.ctl = ctl
 	return s, err
