@@ -98,9 +98,10 @@ func dataBytes(p *Plan, c *config.Config) int64 {
 }
 
 // programBytes is the memory of the program itself beside so many bytes of
-// everything else: about 8 MiB for binary, stacks and small objects, and a
-// five-hundredth for the collector's tables and the rounding of sizes.
-func programBytes(rest int64) int64 { return 8<<20 + rest/500 }
+// everything else: about 8 MiB for binary, stacks and small objects, 3 MiB for what huge
+// pages reach over the ends of what lies on them, and a five-hundredth for the collector's
+// tables and the rounding of sizes.
+func programBytes(rest int64) int64 { return 11<<20 + rest/500 }
 
 // optimizerMemory adds the optimizer's classes and returns the bytes that
 // a checkpoint holds of it.
