@@ -223,13 +223,20 @@ func (j *job[T]) Do(chunk, worker int) { j.chunk(j.s.lanes[worker], chunk) }
 
 // chunk works on rows [i0, i1) by columns [j0, j1) over all of k.
 func (j *job[T]) chunk(l *lane[T], chunk int) {
-	b := block{}
-	b.i0, b.i1 = span(j.m, j.mchunks, chunk/j.nchunks)
-	b.j0, b.j1 = j.columns(chunk % j.nchunks)
+	b := block{i1: j.m, j1: j.n}
+	if j.mchunks*j.nchunks > 1 {
+		b.i0, b.i1 = span(j.m, j.mchunks, chunk/j.nchunks)
+		b.j0, b.j1 = j.columns(chunk % j.nchunks)
+	}
 	if j.lower {
 		b.i0 = max(b.i0, b.j0) // rows above have no columns here
 	}
-	if b.i0 < b.i1 {
+	switch {
+	case b.i0 >= b.i1:
+	case !j.packB && j.k == j.depth && j.steps == nil: // one block: a sweep of it costs a small product a few per cent
+		b.kn, b.mode = j.k, j.mode(true)
+		j.multiplyBlock(l, &b)
+	default:
 		j.sweep(l, &b)
 	}
 }
