@@ -219,9 +219,9 @@ func TestThreadTimeCountsWorkAndNoSleep(t *testing.T) {
 	for x := 1.0; time.Since(start) < 20*time.Millisecond; x *= 1.5 {
 		turn.Yield()
 	}
-	busy := turn.End()
-	if busy <= 0 || busy > time.Since(start) {
-		t.Errorf("%v of work in %v", busy, time.Since(start))
+	busy, wall := turn.End(), time.Since(start)
+	if busy <= 0 || busy > wall+wall/1000 { // the clock of the wall may be slewed by 1 in 2000
+		t.Errorf("%v of work in %v", busy, wall)
 	}
 	if runtime.GOOS == "linux" {
 		turn.Begin()
