@@ -35,7 +35,7 @@ func treeSteps(steps []step, groups []int, per int, onto bool) (all []step, leve
 		st := step{level: n - 1, add: true}
 		switch {
 		case n > 0 && last[n-1] == group:
-		case n > 0 && next != group && meet(last[n-1], group, next): // at once: nothing else is in the group
+		case n > 0 && next != group && Meet(last[n-1], group, next): // at once: nothing else is in the group
 			last[n-1] = group
 		default:
 			st = step{level: n}
@@ -43,7 +43,7 @@ func treeSteps(steps []step, groups []int, per int, onto bool) (all []step, leve
 			n++
 		}
 		levels = max(levels, n)
-		for ; n > 1 && meet(last[n-2], last[n-1], next); n-- {
+		for ; n > 1 && Meet(last[n-2], last[n-1], next); n-- {
 			last[n-2] = last[n-1]
 			st.merges++
 		}
@@ -52,9 +52,10 @@ func treeSteps(steps []step, groups []int, per int, onto bool) (all []step, leve
 	return steps, levels
 }
 
-// meet reports whether the sums that end with groups a and b are added before next
-// comes, which is -1 at the end.
-func meet(a, b, next int) bool {
+// Meet is the rule of [MulTree]: whether two neighbouring sums, whose last groups are a
+// and b, are added before the group next comes, which is -1 at the end. Others that add
+// in the same order ask it, too.
+func Meet(a, b, next int) bool {
 	return next < 0 || bits.Len(uint(a^b)) < bits.Len(uint(b^next))
 }
 

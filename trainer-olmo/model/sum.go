@@ -1,15 +1,13 @@
 package model
 
 import (
-	"math/bits"
-
 	"github.com/asteria-runtime/asteria/gemm"
 	"github.com/asteria-runtime/asteria/gemm/vec"
 )
 
 // Note: the order of a gradient's sum. The rows of a global batch are cut into
 // [Share].Groups groups. The rows of a group are added from left to right; groups are
-// added as the leaves of a binary tree, see [gemm.MulTree]: ((g0+g1)+(g2+g3)). So the
+// added as the leaves of a binary tree, see [gemm.MulTree] and [gemm.Meet]: ((g0+g1)+(g2+g3)). So the
 // gradient has the same bits when ranks that hold whole subtrees add theirs in the
 // order of the same tree, and however rows are cut into micro-batches.
 //
@@ -94,7 +92,7 @@ func (p *sumPlan) next(lo, hi int, whole bool) {
 		op.rows = end - at
 		next := p.after(end, hi, whole)
 		p.place(&op, last, next)
-		for ; p.n > 1 && meet(p.last[p.n-2], p.last[p.n-1], next); p.n-- {
+		for ; p.n > 1 && gemm.Meet(p.last[p.n-2], p.last[p.n-1], next); p.n-- {
 			p.last[p.n-2] = p.last[p.n-1]
 			op.merges++
 		}
@@ -108,7 +106,7 @@ func (p *sumPlan) place(op *sumOp, last, next int) {
 	switch {
 	case p.n > 0 && p.last[p.n-1] == last:
 		op.level, op.add = p.n-1, true
-	case p.n > 0 && op.tree && meet(p.last[p.n-1], last, next):
+	case p.n > 0 && op.tree && gemm.Meet(p.last[p.n-1], last, next):
 		op.level, op.add = p.n-1, true
 		p.last[p.n-1] = last
 	default:
@@ -129,10 +127,10 @@ func (p *sumPlan) extent(at, hi int, whole bool) (end, last int) {
 	for e := at; e < hi; {
 		group := p.share.group(e)
 		e = p.share.end(group)
-		if e > hi || e == hi && !whole || p.n > 0 && !meet(first, group, p.last[p.n-1]) {
+		if e > hi || e == hi && !whole || p.n > 0 && !gemm.Meet(first, group, p.last[p.n-1]) {
 			break
 		}
-		if meet(first, group, p.after(e, hi, whole)) {
+		if gemm.Meet(first, group, p.after(e, hi, whole)) {
 			end, last = e, group
 		}
 	}
@@ -148,12 +146,6 @@ func (p *sumPlan) after(end, hi int, whole bool) int {
 		return -1
 	}
 	return p.share.group(end)
-}
-
-// meet reports whether sums whose last groups are a and b are added before next comes,
-// which is -1 at the end.
-func meet(a, b, next int) bool {
-	return next < 0 || bits.Len(uint(a^b)) < bits.Len(uint(b^next))
 }
 
 // Sums is what of partial sums a step keeps beside the gradients.
@@ -307,7 +299,7 @@ func (t *treeSum[T]) add(x []T, group, next int) {
 		t.last[t.n] = group
 		t.n++
 	}
-	for ; t.n > 1 && meet(t.last[t.n-2], t.last[t.n-1], next); t.n-- {
+	for ; t.n > 1 && gemm.Meet(t.last[t.n-2], t.last[t.n-1], next); t.n-- {
 		vec.Add(t.row(t.n-2), t.row(t.n-2), t.row(t.n-1))
 		t.last[t.n-2] = t.last[t.n-1]
 	}
