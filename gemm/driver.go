@@ -71,7 +71,7 @@ type plan struct {
 // flight. Free scratch is kept for the next call.
 type kit[T Float] struct {
 	*family[T]
-	spare atomic.Pointer[scratch[T]] // for the only caller, without a lock
+	spare atomic.Pointer[scratch[T]] // the top of free, for the only caller, without a lock
 	mu    sync.Mutex
 	free  []*scratch[T]
 }
@@ -125,14 +125,16 @@ func (w *kit[T]) pop() *scratch[T] {
 	return s
 }
 
-// give takes scratch back.
+// give takes scratch back. What was given last is taken first: so the calls of one caller,
+// also those inside of others, find the buffers that they have grown.
 func (w *kit[T]) give(s *scratch[T]) {
 	s.job.product = product[T]{}
-	if w.spare.CompareAndSwap(nil, s) {
+	below := w.spare.Swap(s)
+	if below == nil {
 		return
 	}
 	w.mu.Lock()
-	w.free = append(w.free, s)
+	w.free = append(w.free, below)
 	w.mu.Unlock()
 }
 

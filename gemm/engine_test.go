@@ -163,3 +163,23 @@ func TestAPanicInATaskLeavesTheEngineUsable(t *testing.T) {
 	e.Run(3, d)
 	d.check()
 }
+
+// A call inside another has the scratch that it had the time before: else each would
+// grow the buffers that the other one grew already.
+func TestScratchIsTakenLastGivenFirst(t *testing.T) {
+	w := kitOf[float32](engine(t, 1, Auto))
+	a, b, c := w.take(1), w.take(1), w.take(1)
+	if a == b || b == c || a == c {
+		t.Fatal("scratch in use was handed out")
+	}
+	for range 3 {
+		w.give(c)
+		w.give(b)
+		w.give(a)
+		for i, want := range []*scratch[float32]{a, b, c} {
+			if got := w.take(1); got != want {
+				t.Fatalf("level %d has other scratch than before", i)
+			}
+		}
+	}
+}

@@ -47,7 +47,7 @@ func TestPausesChangeNothing(t *testing.T) {
 				if count < 8 {
 					t.Errorf("threads=%d %v %s: %d pauses", threads, m, name, count)
 				}
-				if allocs := testing.AllocsPerRun(1, func() { _ = call() }); allocs != 0 {
+				if allocs := leastAllocs(func() { _ = call() }); allocs != 0 {
 					t.Errorf("threads=%d %v %s: %v allocations", threads, m, name, allocs)
 				}
 				if err := want[name](); err != nil {
@@ -61,6 +61,16 @@ func TestPausesChangeNothing(t *testing.T) {
 			}
 		}
 	}
+}
+
+// leastAllocs is how much a call always allocates. Where products of two workers meet for
+// the first time, which a busy machine may put off, the engine grows a second scratch: once.
+func leastAllocs(f func()) float64 {
+	least := testing.AllocsPerRun(1, f)
+	for range 4 {
+		least = min(least, testing.AllocsPerRun(1, f))
+	}
+	return least
 }
 
 // BenchmarkPause measures the longest stretch of a refresh without a pause: of
