@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"sync"
 )
 
 // request is one read or write of two pieces of memory, either of which may be
@@ -23,8 +22,13 @@ type request struct {
 	page   []byte // a header page that goes back with the end, nil for none
 	staged []byte // a staging buffer that does, nil for none
 	dst    []byte // of a read: where the payload is wanted
+	whole  bool   // of a read: dst is all of the payload
+	summed bool   // sum is the checksum of dst
+	sum    uint32
 	header header // of a read with a page: what the page says
 	bad    error  // why the page says nothing
+
+	next *request // behind it in a run of the pool
 
 	err  error         // the outcome
 	over chan struct{} // receives one value at the end
@@ -41,8 +45,11 @@ func (r *request) size() int { return len(r.head) + len(r.buf) }
 // the end of a request brings about must offer itself for reaping meanwhile. See
 // waitFor.
 type engine interface {
-	// submit has a request carried out meanwhile. It may wait for a place.
+	// submit has a request carried out meanwhile. It may wait for a place, and it may
+	// hold a small request back for the next until somebody waits.
 	submit(r *request)
+	// release lets go what submit holds back.
+	release()
 	// perform is submit for a caller that would do nothing but wait: the caller's
 	// thread carries the request out when its turn has come, which saves waking another
 	// twice.
@@ -68,6 +75,7 @@ func waitFor[T any](ctx context.Context, e engine, c <-chan T) (v T, err error) 
 		return v, nil
 	default:
 	}
+	e.release()
 	select {
 	case v = <-c:
 		return v, nil
@@ -107,11 +115,6 @@ func reapFor[T any](ctx context.Context, e engine, c <-chan T) (v T, err error) 
 func (r *request) wait(e engine) error {
 	_, _ = waitFor(context.Background(), e, r.over) // without a context, it cannot fail
 	return r.err
-}
-
-// vectored is a file that moves both pieces of a request in one call.
-type vectored interface {
-	moveBoth(r *request) (int, error)
 }
 
 // finish reports the outcome of n bytes moved. Fewer than asked is an error: a
@@ -157,77 +160,3 @@ func verb(write bool) string {
 	}
 	return "read"
 }
-
-// poolEngine serves requests with the callers' threads and with goroutines.
-type poolEngine struct {
-	queue   chan *request
-	flying  chan struct{} // holds a value for each request in flight
-	workers sync.WaitGroup
-}
-
-func newPoolEngine(depth int) *poolEngine {
-	e := &poolEngine{queue: make(chan *request, depth), flying: make(chan struct{}, depth)}
-	for range depth {
-		e.workers.Go(e.serve)
-	}
-	return e
-}
-
-func (e *poolEngine) serve() {
-	for r := range e.queue {
-		e.perform(r)
-	}
-}
-
-// transfer moves a request's bytes.
-func transfer(r *request) (int, error) {
-	if f, ok := r.file.(vectored); ok {
-		return f.moveBoth(r)
-	}
-	n, err := move(r.file, r.head, r.off, r.write)
-	if err != nil || n != len(r.head) {
-		return n, err
-	}
-	m, err := move(r.file, r.buf, r.off+int64(n), r.write)
-	return n + m, err
-}
-
-// move reads or writes buf. A read that ends at the end of the file with all bytes
-// there is complete.
-func move(f File, buf []byte, off int64, write bool) (int, error) {
-	if len(buf) == 0 {
-		return 0, nil
-	}
-	if write {
-		return f.WriteAt(buf, off)
-	}
-	n, err := f.ReadAt(buf, off)
-	if err == io.EOF && n == len(buf) {
-		err = nil
-	}
-	return n, err
-}
-
-func (e *poolEngine) submit(r *request) { e.queue <- r }
-
-func (e *poolEngine) perform(r *request) {
-	e.flying <- struct{}{}
-	n, err := transfer(r)
-	<-e.flying
-	r.finish(n, err)
-}
-
-func (e *poolEngine) busy() bool { return len(e.flying) > 0 }
-
-func (e *poolEngine) turn() chan struct{} { return nil }
-
-func (e *poolEngine) reap() bool { return false }
-
-func (e *poolEngine) work() <-chan struct{} { return nil }
-
-func (e *poolEngine) close() {
-	close(e.queue)
-	e.workers.Wait()
-}
-
-func (e *poolEngine) name() string { return Pool.String() }

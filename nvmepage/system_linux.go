@@ -39,18 +39,26 @@ func (v *vector) fill(head, buf []byte) (n int) {
 	return n
 }
 
-// moveBoth moves both pieces of a request in one call. What the system moves less
-// is the request's error. It calls the system itself because the wrappers allocate.
-func (f osFile) moveBoth(r *request) (int, error) {
+// runVector has room for the pieces of a run.
+type runVector [2 * runRequests]unix.Iovec
+
+// moveRun moves the pieces of all requests from first on in one call. What the system
+// moves less is for the caller to see. It calls the system itself because the wrappers
+// allocate.
+func (f osFile) moveRun(first *request, room *runVector) (int, error) {
 	call := uintptr(unix.SYS_PREADV)
-	if r.write {
+	if first.write {
 		call = unix.SYS_PWRITEV
 	}
-	count := r.vec.fill(r.head, r.buf)
-	defer func() { r.vec = vector{} }()
-	low, high := uintptr(r.off), uintptr(uint64(r.off)>>32) // a kernel of 64 bits looks at the first alone
+	count := 0
+	for r := first; r != nil; r = r.next {
+		count += copy(room[count:], r.vec[:r.vec.fill(r.head, r.buf)])
+		r.vec = vector{}
+	}
+	defer clear(room[:count])
+	low, high := uintptr(first.off), uintptr(uint64(first.off)>>32) // a kernel of 64 bits looks at the first alone
 	for {
-		n, _, errno := unix.Syscall6(call, f.Fd(), uintptr(unsafe.Pointer(&r.vec)), uintptr(count), low, high, 0)
+		n, _, errno := unix.Syscall6(call, f.Fd(), uintptr(unsafe.Pointer(room)), uintptr(count), low, high, 0)
 		switch errno {
 		case 0:
 			return int(n), nil

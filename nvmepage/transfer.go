@@ -128,6 +128,7 @@ func (o *operation) request(head, buf []byte, off int64, write bool) *request {
 	r.file, r.name = o.e.drive.file, o.e.drive.name
 	r.head, r.buf, r.off, r.write = head, buf, o.e.Off+off, write
 	r.page, r.staged, r.dst = nil, nil, nil
+	r.whole, r.summed = false, false
 	return r
 }
 
@@ -358,9 +359,9 @@ func (s *Store) Load(ctx context.Context, id uint64, dst []byte) error {
 // LoadAll loads several objects with all their requests in flight together. It
 // returns the first error after all are done.
 func (s *Store) LoadAll(ctx context.Context, items []Item) error {
-	// More are begun than can be in flight, so that the drive has work while the
-	// checksum of the oldest is taken; not all, so that it is taken meanwhile.
-	ahead := s.opts.Depth + 1
+	// More are begun than can be in flight, as many as there are pages, so that the drive
+	// has work while the oldest ends; not all, so that its checksum is taken meanwhile.
+	ahead := 2*s.opts.Depth - 1
 	var first error
 	var flights queue
 	finish := func() {
@@ -423,7 +424,7 @@ func (o *operation) readPiece(ctx context.Context, dst []byte, lo int64, only bo
 		target = staged[:roundUp(int64(len(dst)), int64(s.align))]
 	}
 	r := o.request(page, target, int64(s.align)+lo-int64(len(page)), false)
-	r.page, r.staged, r.dst = page, staged, dst
+	r.page, r.staged, r.dst, r.whole = page, staged, dst, only
 	o.start(r, only)
 	return nil
 }
@@ -437,7 +438,11 @@ func (o *operation) finishLoad() error {
 		if e := r.wait(s.engine); e != nil && err == nil {
 			err = e
 		}
-		if err == nil {
+		switch {
+		case err != nil:
+		case r.summed:
+			sum = r.sum
+		default:
 			sum = updateSum(sum, r.dst)
 		}
 		r.dst = nil

@@ -79,9 +79,10 @@ type uringEngine struct {
 	sq, cq, sqeMem []byte
 	params         uringParams
 
-	mu    sync.Mutex // the submission ring and what follows
-	slots []*request // in the ring, and with them their memory; the index is the entry's user data
-	free  []int      // indexes of empty slots: also the bound on requests in flight
+	mu    sync.Mutex  // the submission ring and what follows
+	slots []*request  // in the ring, and with them their memory; the index is the entry's user data
+	rooms []runVector // of the callers that carry their requests out, by slot
+	free  []int       // indexes of empty slots: also the bound on requests in flight
 	queue []*request
 	first int // in queue
 
@@ -95,7 +96,7 @@ type uringEngine struct {
 
 func newUringEngine(depth int) (engine, error) {
 	e := &uringEngine{
-		slots: make([]*request, depth), reaping: make(chan struct{}, 1), filled: make(chan struct{}, 1),
+		slots: make([]*request, depth), rooms: make([]runVector, depth), reaping: make(chan struct{}, 1), filled: make(chan struct{}, 1),
 	}
 	fd, _, errno := unix.Syscall(unix.SYS_IO_URING_SETUP, uintptr(depth), uintptr(unsafe.Pointer(&e.params)), 0)
 	if errno != 0 {
@@ -103,7 +104,7 @@ func newUringEngine(depth int) (engine, error) {
 	}
 	e.fd = int(fd)
 	if err := e.mapRings(); err != nil {
-		return nil, errors.Join(fmt.Errorf("nvmepage: map io_uring: %w", err), e.release())
+		return nil, errors.Join(fmt.Errorf("nvmepage: map io_uring: %w", err), e.unmap())
 	}
 	for i := range depth {
 		e.free = append(e.free, i)
@@ -142,6 +143,9 @@ func (e *uringEngine) submit(r *request) {
 	refuse(refused, err)
 }
 
+// release does nothing: the kernel joins what it can.
+func (e *uringEngine) release() {}
+
 // refuse ends a list of requests that the kernel did not take.
 func refuse(list []*request, err error) {
 	for _, r := range list {
@@ -158,7 +162,7 @@ func (e *uringEngine) perform(r *request) {
 	refuse(refused, err)
 	_, _ = waitFor(context.Background(), e, r.over) // without a context, it cannot fail
 	r.byCaller = false
-	n, failure := transfer(r)
+	n, failure := transfer(r, &e.rooms[r.slot])
 	e.mu.Lock()
 	e.free = append(e.free, r.slot)
 	refused, err = e.fill()
@@ -301,10 +305,10 @@ func (e *uringEngine) complete(slot, n int, err error) {
 
 // close gives the ring back. Nothing is in flight and nobody uses the engine.
 func (e *uringEngine) close() {
-	_ = e.release() // unmapping our own mappings cannot fail in a way that matters
+	_ = e.unmap() // unmapping our own mappings cannot fail in a way that matters
 }
 
-func (e *uringEngine) release() error {
+func (e *uringEngine) unmap() error {
 	var errs []error
 	for _, m := range [][]byte{e.sq, e.cq, e.sqeMem} {
 		if m != nil {

@@ -32,7 +32,7 @@ func openOurs(dir string, align int, size int64, depth int, span int64, engine n
 		return nil, err
 	}
 	o := &ours{store: s, objects: uint64(span / size), size: size}
-	for i := range depth + 2 { // as many as LoadAll has begun
+	for i := range 2*depth + 2 {
 		b := nvmepage.Aligned(int(size), max(s.Stats().Align, 4096))
 		_, _ = rand.NewChaCha8([32]byte{byte(i)}).Read(b)
 		o.blocks = append(o.blocks, b)
