@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -489,5 +490,52 @@ func TestLateFirstBasisMovesTheMomentum(t *testing.T) {
 		if d := diff(params[0], params[1]); !(d < 1e-12) {
 			t.Errorf("%v: differs by %g", dims, d)
 		}
+	}
+}
+
+// Adopt and then Move are Install, to the bit: with the job's rotation and by way of
+// the original space, for one side or all of them, and with moments yet to come.
+func TestMoveIsTheRestOfAnInstall(t *testing.T) {
+	for name, o := range everyMethod() {
+		for _, dims := range [][]int{{4, 3}, {7, 3}, {5, 1}, {2, 5, 2}} {
+			for _, spared := range []int{-1, 0, 1} {
+				whole, halves := newRig[float64](t, dims, o), newRig[float64](t, dims, o)
+				sc := kron.NewMoveScratch(halves.block)
+				for step, x := range gradients[float64](51, 8, whole.block.Len()) {
+					whole.step(x, 0.01)
+					halves.step(x, 0.01)
+					job, other := whole.finishedJob(), halves.finishedJob()
+					if k := spared; k >= 0 && k < whole.block.Modes() && whole.block.FactorOrder(k) > 0 {
+						job.Result.Err[k], other.Result.Err[k] = errSolver, errSolver
+					}
+					whole.install(job)
+					m, err := halves.block.Adopt(halves.state, &other.Result, halves.worker.Ops)
+					if err != nil {
+						t.Fatal(err)
+					}
+					if m.Pending() {
+						halves.block.Move(halves.state, &other.Result, m, halves.worker.Ops, sc)
+					}
+					if !reflect.DeepEqual(whole.state, halves.state) {
+						t.Fatalf("%s, %v without side %d: the states differ after step %d", name, dims, spared, step)
+					}
+				}
+			}
+		}
+	}
+}
+
+// A shared result would lose the bases that the move reads.
+func TestAdoptRefusesSharedResults(t *testing.T) {
+	r := newRig[float64](t, []int{4, 3}, kron.Options{Every: 1})
+	r.step(gradients[float64](52, 1, 12)[0], 0.01)
+	job := r.finishedJob()
+	job.Result.Shared = true
+	before := *r.state.Meta
+	if _, err := r.block.Adopt(r.state, &job.Result, r.worker.Ops); err == nil || !strings.Contains(err.Error(), "block test") {
+		t.Errorf("got %v", err)
+	}
+	if *r.state.Meta != before {
+		t.Error("the result was counted")
 	}
 }

@@ -41,6 +41,26 @@ func NewScratch[T gemm.Float](blocks ...*Block[T]) *Scratch[T] {
 	return sc
 }
 
+// MoveScratchLen returns how many elements [NewMoveScratch] allocates for these blocks.
+func MoveScratchLen[T gemm.Float](blocks ...*Block[T]) (elements int) {
+	for _, b := range blocks {
+		if b.opts.Method.late() {
+			elements = max(elements, 2*b.size)
+		}
+	}
+	return elements
+}
+
+// NewMoveScratch returns scratch that serves [Block.Move] of each of the blocks, one at
+// a time, and nothing else.
+func NewMoveScratch[T gemm.Float](blocks ...*Block[T]) *Scratch[T] {
+	n := MoveScratchLen(blocks...)
+	mem := gemm.OnHugePages(make([]T, n))
+	sc := new(Scratch[T])
+	sc.buf[0], sc.buf[1] = mem[:n/2], mem[n/2:]
+	return sc
+}
+
 func scratchExtent[T gemm.Float](blocks []*Block[T]) (size, side, rows int) {
 	for _, b := range blocks {
 		size = max(size, b.size)

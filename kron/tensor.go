@@ -80,9 +80,38 @@ func (b *Block[T]) updateFactors(ops Ops[T], st *State[T], x []T, keep, w float6
 	}
 }
 
-// permute reorders x along mode k: x[p,i,s] = old x[p,perm[i],s], by way of buf.
-func (b *Block[T]) permute(ops Ops[T], k int, x []T, perm []int, buf []T) {
-	md := b.modes[k]
-	ops.PermuteMode(buf[:b.size], x, md.pre, md.post, perm)
-	ops.Copy(x, buf[:b.size])
+// journey takes a tensor through operations that cannot work in place, by way of two
+// buffers, so that the last of them ends at home without a copy wherever it can.
+type journey[T gemm.Float] struct {
+	home, at []T
+	buf      [2][]T
+	legs     int // still to go
+}
+
+func newJourney[T gemm.Float](home, buf0, buf1 []T) journey[T] {
+	n := len(home)
+	return journey[T]{home: home, at: home, buf: [2][]T{buf0[:n], buf1[:n]}}
+}
+
+// next returns the operands of the next operation.
+func (j *journey[T]) next() (dst, src []T) {
+	j.legs--
+	src = j.at
+	switch {
+	case j.legs == 0 && &src[0] != &j.home[0]:
+		dst = j.home
+	case &src[0] == &j.buf[0][0]:
+		dst = j.buf[1]
+	default:
+		dst = j.buf[0]
+	}
+	j.at = dst
+	return dst, src
+}
+
+// end brings the tensor home after a single operation.
+func (j *journey[T]) end(ops Ops[T]) {
+	if &j.at[0] != &j.home[0] {
+		ops.Copy(j.home, j.at)
+	}
 }

@@ -25,10 +25,10 @@ import (
 // is adopted.
 
 const (
-	// slack is how many steps before its adoption the last refresh is to end: what is
-	// late then, because a worker got no core or a refresh took longer, has a step
-	// left. leastSteps is the part of that step before the adoption.
-	slack      = 1
+	// slack is how long before its adoption the last refresh is to end, in steps: what
+	// is late then, because a worker got no core or a refresh took longer, has that
+	// left. leastSteps is the part of the last step that there is to plan with.
+	slack      = 0.5
 	leastSteps = 0.5
 	// caution raises what a refresh is expected to cost.
 	caution = 1.05

@@ -282,6 +282,10 @@ func sharedLine[T gemm.Float](sites []site[T], threads int, o Options) Line {
 	if o.Mode == Asteria {
 		all := append(append([]*kron.Block[T](nil), alone...), queue...)
 		addSolvers(&l, all, o.Async.workers(), o, lateDouble(o))
+		if o.movesBeside() {
+			elem := int64(unsafe.Sizeof(T(0)))
+			l.Bytes[ClassScratch] += int64(o.Async.workers()) * elem * int64(kron.MoveScratchLen(all...))
+		}
 	}
 	return l
 }

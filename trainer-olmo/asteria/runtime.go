@@ -75,6 +75,7 @@ type unit[T gemm.Float] struct {
 	point  point       // of the step that runs
 	waits  bool        // with ready adoption: a refresh was due and waits for its turn
 	task   *task[T]    // the block's refresh
+	moves  mover[T]    // what its last adoption left
 	cost   cost        // of its refreshes
 	saved  pendingMeta // see PendingSections
 	perm   [][]int64   // per side, task's permutation as a checkpoint stores it
@@ -84,7 +85,7 @@ type unit[T gemm.Float] struct {
 type worker[T gemm.Float] struct {
 	kron    *kron.Worker[T] // nil where every block has the memory of its refresh
 	ops     kron.Ops[T]
-	scratch *kron.Scratch[T]  // nil for a worker beside training
+	scratch *kron.Scratch[T]  // of a worker beside training: for moves alone
 	solve   kron.Refresher[T] // record, or what a test puts before it
 	inside  *insider[T]       // makes its calls of it; nil for a worker beside training
 	solver  *invroot.Solver[T]
@@ -185,7 +186,7 @@ func trainable[T gemm.Float](params []param.Param[T]) []param.Param[T] {
 
 func (r *Runtime[T]) newUnit(s site[T], p param.Param[T]) (*unit[T], error) {
 	u := &unit[T]{block: s.block, param: kron.TileView(p.Value, s.tile), grad: kron.TileView(p.Grad, s.tile)}
-	u.health.Block = s.block.Name()
+	u.health.Block, u.moves.block = s.block.Name(), s.block
 	layout := s.block.Layout()
 	if r.store != nil {
 		var n [2]int
@@ -381,10 +382,7 @@ func newSolving[T gemm.Float](eng *gemm.Engine, o Options, order int) (*worker[T
 // newSolvingWorker makes a worker beside training, with an engine of its own.
 // It gives way as turn says.
 func (r *Runtime[T]) newSolvingWorker(turn *hooks.Turn) (*worker[T], error) {
-	order := 0
-	for _, u := range r.units {
-		order = max(order, largestFactor([]*kron.Block[T]{u.block}))
-	}
+	order := largestFactor(r.blocks())
 	own := gemm.New(1)
 	o := r.opts
 	o.Solver.Pause = turn.Yield
@@ -395,7 +393,18 @@ func (r *Runtime[T]) newSolvingWorker(turn *hooks.Turn) (*worker[T], error) {
 		return nil, err
 	}
 	w.own, w.turn = own, turn
+	if r.opts.movesBeside() {
+		w.scratch = kron.NewMoveScratch(r.blocks()...)
+	}
 	return w, nil
+}
+
+func (r *Runtime[T]) blocks() []*kron.Block[T] {
+	out := make([]*kron.Block[T], len(r.units))
+	for i, u := range r.units {
+		out[i] = u.block
+	}
+	return out
 }
 
 // close ends what the worker owns.
@@ -423,6 +432,7 @@ func largestFactor[T gemm.Float](blocks []*kron.Block[T]) int {
 
 // Close stops what the runtime started; the engine given to New stays open.
 func (r *Runtime[T]) Close() {
+	r.finishMoves()
 	if r.shadow != nil {
 		r.shadow.close()
 	}
@@ -610,6 +620,7 @@ func (r *Runtime[T]) Check() error {
 // Sections lists all state in place: block by block in the order of names, then
 // the AdamW part. With [Options.Tiers] all but counters are held, see [param.Held].
 func (r *Runtime[T]) Sections() []param.Section {
+	r.finishMoves()
 	r.hostUses()
 	var out []param.Section
 	for i, u := range r.units {

@@ -75,6 +75,7 @@ type replayKey struct {
 type task[T gemm.Float] struct {
 	shadow *shadow[T]
 	block  *kron.Block[T]
+	moves  *mover[T] // the block's: it reads what Run writes
 	job    kron.Job[T]
 	asOf   int64
 	// adoptAt is the step of the adoption, with scheduled adoption.
@@ -96,7 +97,7 @@ type task[T gemm.Float] struct {
 }
 
 func (r *Runtime[T]) newTask(s *shadow[T], u *unit[T]) (*task[T], error) {
-	t := &task[T]{shadow: s, block: u.block, ended: make(chan error, 1)}
+	t := &task[T]{shadow: s, block: u.block, moves: &u.moves, ended: make(chan error, 1)}
 	if r.store == nil {
 		t.job = u.newJob()
 		// An accelerator's memory stays the state's: an exchange would put the host's
@@ -129,6 +130,7 @@ func (t *task[T]) Run(ctx context.Context, w *worker[T]) error {
 		}
 		defer t.tiers.letGo(w)
 	}
+	t.moves.finish(w.ops, w.scratch)
 	start, paused := time.Now(), w.turn.Paused()
 	t.shadow.pace.begin(t, w.turn)
 	w.record.begin()
@@ -294,6 +296,7 @@ func (r *Runtime[T]) shadowStep(w *worker[T], u *unit[T], lr float64) error {
 		}
 	}
 	b := u.block
+	u.moves.finish(w.ops, w.scratch)
 	b.Begin(u.state, u.param, u.grad, lr, w.ops, w.scratch)
 	err := r.adoptionPoint(w, u, &p)
 	b.Finish(u.state, u.param, u.grad, lr, w.ops, w.scratch)
@@ -423,7 +426,7 @@ func (r *Runtime[T]) adopt(w *worker[T], u *unit[T], p *point) error {
 	case p.cause != nil:
 		return u.block.Fail(u.state, 0, fmt.Errorf("asteria: block %s: refresh of step %d: %w", u.block.Name(), u.task.asOf, p.cause))
 	}
-	return u.block.Install(u.state, &u.task.job.Result, w.ops, w.scratch)
+	return r.install(w, u)
 }
 
 // refresh takes the snapshot that is due and has it refreshed, now or, once the
@@ -486,6 +489,7 @@ func (r *Runtime[T]) inside(u *unit[T], now int64) bool {
 // refreshInside runs a refresh within the step, on the thread that steps.
 func (r *Runtime[T]) refreshInside(w *worker[T], u *unit[T]) error {
 	t, start := u.task, time.Now()
+	u.moves.finish(w.ops, w.scratch)
 	w.record.begin()
 	_ = u.block.Refresh(context.Background(), w.inside, w.ops, &t.job.Snapshot, &t.job.Result)
 	err := u.block.Install(u.state, &t.job.Result, w.ops, w.scratch)
@@ -547,6 +551,7 @@ func (r *Runtime[T]) Settle(ctx context.Context) error {
 	if r.peers != nil {
 		return r.settleTogether(ctx)
 	}
+	r.finishMoves()
 	r.shadow.pace.flush()
 	err := r.shadow.reg.Drain(ctx)
 	if err == nil {
@@ -567,6 +572,9 @@ func (r *Runtime[T]) Hurry() (n int) {
 	r.hurried.Store(true)
 	if r.shadow != nil && r.shadow.pool != nil {
 		n = r.shadow.pool.Abandon()
+		for _, u := range r.units {
+			n -= int(u.moves.givenUp.Swap(0)) // no refresh, and not lost
+		}
 	}
 	if r.calls == nil {
 		return n
