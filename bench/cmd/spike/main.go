@@ -30,7 +30,7 @@ func main() {
 	flag.StringVar(&o.root, "root", "..", "`folder` of the repository")
 	flag.StringVar(&o.trainer, "trainer", "", "trainer-olmo `binary` (default bin/trainer-olmo of the repository)")
 	flag.StringVar(&o.work, "work", "", "keep the run folders in `folder`, and reuse those that are complete (default: a temporary one)")
-	flag.StringVar(&o.config, "config", "", "configuration `file` (default configs/spike.yaml)")
+	flag.StringVar(&o.config, "config", "", "configuration `file` (default configs/spike-METHOD.yaml, or spike.yaml)")
 	flag.StringVar(&o.methods, "methods", "shampoo,soap,kl-shampoo", "methods")
 	flag.StringVar(&o.setups, "setups", "spare,busy", "spare: 1 training thread and 1 worker; busy: 2 and 1, on two cores")
 	flag.IntVar(&o.rounds, "rounds", 1, "rounds of each set-up")
@@ -81,9 +81,6 @@ func run(o *options, w io.Writer) error {
 	if o.trainer == "" {
 		o.trainer = filepath.Join(o.root, "bin", "trainer-olmo")
 	}
-	if o.config == "" {
-		o.config = filepath.Join(o.root, "configs", "spike.yaml")
-	}
 	if o.work == "" {
 		dir, err := os.MkdirTemp("", "spike")
 		if err != nil {
@@ -126,6 +123,18 @@ func measure(o *options, method string, s setup) ([][][]float64, error) {
 	return times, nil
 }
 
+// configFor is the configuration of a method's runs.
+func (o *options) configFor(method string) string {
+	if o.config != "" {
+		return o.config
+	}
+	own := filepath.Join(o.root, "configs", "spike-"+method+".yaml")
+	if _, err := os.Stat(own); err == nil {
+		return own
+	}
+	return filepath.Join(o.root, "configs", "spike.yaml")
+}
+
 // oneRun is one run of the trainer, unless its folder holds it already.
 func oneRun(o *options, method string, s setup, v variant, round int) ([]float64, error) {
 	name := strings.NewReplacer(", ", "-").Replace(fmt.Sprintf("%s-%s-%s-%d", method, s.name, v.name, round))
@@ -136,7 +145,7 @@ func oneRun(o *options, method string, s setup, v variant, round int) ([]float64
 	if err := os.RemoveAll(folder); err != nil {
 		return nil, err
 	}
-	args := append([]string{"train", o.config, "optimizer.name=" + method}, v.set...)
+	args := append([]string{"train", o.configFor(method), "optimizer.name=" + method}, v.set...)
 	args = append(args, "train.threads="+strconv.Itoa(s.threads), "train.steps="+strconv.Itoa(o.steps),
 		"save_folder="+folder, "checkpoint.interval=0", "eval.interval=0", "eval.tokens=1024")
 	fmt.Fprintln(os.Stderr, name)
