@@ -17,10 +17,10 @@ const (
 	preflightDepth = 8
 )
 
-// The prefetches are judged after so many steps of a process: fewer than this part
-// of the leases without a wait is explained in the log.
+// The prefetches are judged every so many steps of a process and at its end: fewer
+// than this part of the leases without a wait is explained in the log, once.
 const (
-	judgeAfter = 20
+	judgeEvery = 20
 	wantedHits = 0.95
 )
 
@@ -38,6 +38,16 @@ type nvme struct {
 	store     *nvmepage.Store
 	bandwidth nvmepage.Bandwidth // zero where it could not be measured
 	told      bool               // about the prefetches
+
+	last    asteria.TierTotals // after the step before
+	fullest moved              // the step that moved most
+}
+
+// moved is what one step had the drive do.
+type moved struct {
+	step          int64
+	read, written int64         // bytes
+	update        time.Duration // within which most of it happens
 }
 
 // openNVMe opens the store that the configuration names and adds it to the tiers
@@ -100,16 +110,27 @@ func (r *run[T]) anticipate(s *hooks.Schedule) (remove func()) {
 // judgePrefetch says once, with the arithmetic, why updates wait for the drive.
 func (r *run[T]) judgePrefetch() {
 	o, ok := r.stepper.opt.(tiered)
-	if !ok || r.nvme == nil || r.nvme.told || r.stepper.pos.Step < min(r.started+judgeAfter, r.stop) {
+	if !ok || r.nvme == nil {
+		return
+	}
+	t, step := o.Tiers(), r.stepper.pos.Step
+	r.nvme.note(t, step, step == r.started+1)
+	if r.nvme.told || (step-r.started)%judgeEvery != 0 && step != r.stop || t.HitRate() >= wantedHits {
 		return
 	}
 	r.nvme.told = true
-	t := o.Tiers()
-	if t.HitRate() >= wantedHits {
-		return
-	}
 	r.log.Warn("train: updates wait for the NVMe tier: " +
-		r.nvme.arithmetic(t, r.stepper.pos.Step-r.started, r.clock.seconds/float64(max(1, r.clock.steps))))
+		r.nvme.arithmetic(t, step-r.started, r.clock.seconds/float64(max(1, r.clock.steps))))
+}
+
+// note takes note of what a step moved; with the first one of a process the state was
+// placed, which does not count.
+func (n *nvme) note(t asteria.TierTotals, step int64, first bool) {
+	m := moved{step, t.Read - n.last.Read, t.Written - n.last.Written, t.Stepping - n.last.Stepping}
+	if !first && m.read+m.written > n.fullest.read+n.fullest.written {
+		n.fullest = m
+	}
+	n.last = t
 }
 
 // arithmetic compares what a step moves, and what of it cannot move before the
@@ -126,8 +147,10 @@ func (n *nvme) arithmetic(t asteria.TierTotals, steps int64, step float64) strin
 	}
 	need := float64(read)/b.Read + float64(written)/b.Write
 	update := float64(t.Above)/b.Read + float64(t.Above)/b.Write
-	return text + fmt.Sprintf("; at %s read and %s written this alone takes the drive %.3f s; %d bytes are above the budgets and move during the update, which takes it %.3f s: a larger tiers.host moves less",
-		rate(b.Read), rate(b.Write), need, t.Above, update)
+	full := n.fullest
+	return text + fmt.Sprintf("; at %s read and %s written this alone takes the drive %.3f s; %d bytes are above the budgets and move during the update, which takes it %.3f s; the fullest step, %d, read %d and wrote %d bytes, which takes it %.3f s, in an update of %.3f s: a larger tiers.host moves less",
+		rate(b.Read), rate(b.Write), need, t.Above, update,
+		full.step, full.read, full.written, float64(full.read)/b.Read+float64(full.written)/b.Write, full.update.Seconds())
 }
 
 // logTiers tells, when the run ends, what the tiers did.

@@ -125,9 +125,13 @@ func TestNVMeFolderIsSharedWithTheLiving(t *testing.T) {
 // The arithmetic names both sides: what a step moves and what the drive can do.
 func TestPrefetchArithmetic(t *testing.T) {
 	n := &nvme{bandwidth: nvmepage.Bandwidth{Read: 2e9, Write: 1e9}}
+	for step, total := range []int64{9e9, 9e9 + 1e8, 9e9 + 5e8, 9e9 + 6e8} { // the first one places the state
+		n.note(asteria.TierTotals{Read: total, Written: total / 2, Stepping: time.Duration(total)}, int64(step+1), step == 0)
+	}
 	got := n.arithmetic(asteria.TierTotals{StepLeases: 1000, StepHits: 400, Read: 10e9, Written: 5e9, Above: 8e8, Stepping: 2 * time.Second}, 10, 0.5)
 	for _, want := range []string{"40.0% of the leases", "reads 1000000000 and writes 500000000", "takes 0.500 s", "its update 0.200 s", "takes the drive 1.000 s",
-		"800000000 bytes are above the budgets and move during the update, which takes it 1.200 s"} {
+		"800000000 bytes are above the budgets and move during the update, which takes it 1.200 s",
+		"the fullest step, 3, read 400000000 and wrote 200000000 bytes, which takes it 0.400 s, in an update of 0.400 s"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("%q lacks %q", got, want)
 		}
