@@ -68,7 +68,7 @@ type Async struct {
 	// by no more than a part of the steps so far; see Note: lateness.
 	LagStart int64
 	// LagRamp is how many steps of training pay for one step of lateness, where
-	// LagStart is 0. 0 means 25, with a KL method 100.
+	// LagStart is 0. 0 means 50, with a KL method 100.
 	LagRamp int64
 	// Selective leaves out refreshes that the budget allows to leave out: of those
 	// in a row that are due within Staleness minus Lag steps only the last is begun,
@@ -149,14 +149,14 @@ func (a Async) group(every int64) int64 {
 // the step alone, like all else that scheduled adoption does.
 //
 // With a KL method the factors themselves depend on the bases in use, and a step of age
-// costs some four times as much.
+// costs more than twice as much.
 
 // lagRamp is the default of Async.LagRamp.
 func lagRamp(m kron.Method) int64 {
 	if m == kron.KLShampoo || m == kron.KLSOAP {
 		return 100
 	}
-	return 25
+	return 50
 }
 
 // lagStart is the first step whose refreshes may be late.

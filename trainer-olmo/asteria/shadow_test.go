@@ -719,7 +719,7 @@ func TestAsyncOptionsAreChecked(t *testing.T) {
 	if d.staleness() != 5 || d.lag(10) != 5 || d.lag(3) != 3 || d.lagStart(10) != 50 {
 		t.Errorf("defaults: S %d, lag %d and %d, start %d", d.staleness(), d.lag(10), d.lag(3), d.lagStart(10))
 	}
-	for step, want := range map[int64]int64{1: 0, 49: 0, 50: 2, 74: 2, 75: 3, 124: 4, 125: 5, 9000: 5} {
+	for step, want := range map[int64]int64{1: 0, 49: 0, 50: 1, 99: 1, 100: 2, 149: 2, 249: 4, 250: 5, 9000: 5} {
 		if got := d.lagAt(step, 10); got != want {
 			t.Errorf("by default a refresh of step %d is %d steps late, want %d", step, got, want)
 		}

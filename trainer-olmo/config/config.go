@@ -196,7 +196,7 @@ type Runtime struct {
 	Mode       string        `yaml:"mode" oneof:"native asteria" doc:"native: refreshes inside the step; asteria: beside training"`
 	Staleness  int           `yaml:"staleness" range:"[0,1000000]" doc:"budget in steps (asteria)"`
 	Lag        int           `yaml:"lag" range:"[-1,1000000]" doc:"steps from snapshot to adoption, -1 = min(staleness, precondition_frequency) (asteria)"`
-	LagStart   int           `yaml:"lag_start" range:"[-1,inf)" doc:"refreshes due before this step are adopted at once, later ones runtime.lag late; -1 = 5 precondition_frequency, and then late by no more than 1 in 25 of the steps so far, 1 in 100 with a KL method (asteria)"`
+	LagStart   int           `yaml:"lag_start" range:"[-1,inf)" doc:"refreshes due before this step are adopted at once, later ones runtime.lag late; -1 = 5 precondition_frequency, and then late by no more than 1 in 50 of the steps so far, 1 in 100 with a KL method (asteria)"`
 	Adopt      string        `yaml:"adopt" oneof:"scheduled ready" doc:"when a result is taken into use (asteria)"`
 	ReadyShare float64       `yaml:"ready_share" range:"(0,1]" doc:"with runtime.adopt ready, the part of the blocks, by what adoption costs the step, whose refreshes are in flight at once; the others wait for their turn, 1 = only until the workers are free (asteria)"`
 	Workers    int           `yaml:"workers" range:"[0,4096]" doc:"refresh workers, 0 = chosen (asteria)"`
