@@ -7,13 +7,15 @@ import (
 	"time"
 )
 
-// Processor time between two naps, and how much of it a worker that did not get
-// a core may catch up on. Shorter naps are smoother, and cost more: each time, the
-// caches of a core change hands.
+// Processor time between two naps, a share of the budget within bounds, and how much
+// a worker that did not get a core may catch up on. Shorter naps are smoother, and cost
+// more: each time, the caches of a core change hands.
 const (
-	quantum  = 2 * time.Millisecond
-	catchUp  = 8 * quantum
-	lookEach = 100 * time.Microsecond // a Yield sooner than this costs a clock reading
+	leastQuantum = 2 * time.Millisecond
+	mostQuantum  = 8 * time.Millisecond
+	quanta       = 8 // in a budget
+	catchUp      = 16 * time.Millisecond
+	lookEach     = 100 * time.Microsecond // a Yield sooner than this costs a clock reading
 )
 
 // Pace is a budget of processor time that the workers of a pool share, so that
@@ -27,6 +29,7 @@ type Pace struct {
 	mu     sync.Mutex
 	cores  float64       // growth of credit per time; 0: not paced
 	left   time.Duration // of the budget
+	burst  time.Duration // the quantum
 	until  time.Time     // when the budget binds no more
 	free   int           // how often it was freed
 	credit time.Duration // below 0 once it was overdrawn
@@ -44,6 +47,7 @@ func (p *Pace) Set(cores float64, budget time.Duration) {
 	defer p.mu.Unlock()
 	p.grow(time.Now())
 	p.cores, p.left = 0, budget
+	p.burst = min(max(budget/quanta, leastQuantum), mostQuantum)
 	if cores > 0 {
 		p.cores = cores
 		p.until = p.at.Add(time.Duration(min(4*float64(budget)/cores, float64(time.Hour))))
@@ -119,7 +123,7 @@ func (p *Pace) charge(spent time.Duration, now time.Time) (nap time.Duration) {
 	case p.credit > 0:
 		return 0
 	}
-	return time.Duration(min(float64(quantum-p.credit)/p.cores, float64(time.Hour)))
+	return time.Duration(min(float64(p.burst-p.credit)/p.cores, float64(time.Hour)))
 }
 
 // Turn is one worker's share in a [Pace]. Begin and Yield belong to the

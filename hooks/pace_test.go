@@ -40,7 +40,7 @@ func TestPaceSpreadsTheWorkEvenly(t *testing.T) {
 				}
 				got, want := turn.Spent()-last, time.Duration(cores*float64(time.Second))
 				// At the ends of a window, half a burst and what the last nap overran.
-				if d := (got - want).Abs(); d > 2*quantum+time.Duration(float64(quantum)/cores*cores) {
+				if d := (got - want).Abs(); d > 3*mostQuantum {
 					t.Errorf("cores %v: %v in second %d, want %v", cores, got, window, want)
 				}
 				last = turn.Spent()
