@@ -50,14 +50,26 @@ func OpenFile(name string, direct bool) (File, error) {
 	return osFile{f}, nil
 }
 
-// Aligned returns n bytes whose address is a multiple of align, a power of two.
+// hugePage is the size of the pages that Aligned asks for where it can use them.
+const hugePage = 2 << 20
+
+// Aligned returns n bytes whose address is a multiple of align, a power of two. From
+// some megabytes on the memory is asked to lie on huge pages, of which a request for the
+// drive has fewer to pin.
 func Aligned(n, align int) []byte {
+	if n >= 2*hugePage {
+		align = max(align, hugePage)
+	}
 	raw := make([]byte, n+align)
 	skip := 0
 	if r := int(uintptr(unsafe.Pointer(unsafe.SliceData(raw))) & uintptr(align-1)); r != 0 {
 		skip = align - r
 	}
-	return raw[skip : skip+n : skip+n]
+	b := raw[skip : skip+n : skip+n]
+	if n >= 2*hugePage {
+		adviseHuge(b[:n/hugePage*hugePage])
+	}
+	return b
 }
 
 func isAligned(b []byte, align int) bool {

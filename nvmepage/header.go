@@ -15,8 +15,6 @@ const headerSize = 64
 // version of the format.
 const headerMagic = "ASTPAGE\x02"
 
-var castagnoli = crc32.MakeTable(crc32.Castagnoli)
-
 // header describes one version of one object.
 type header struct {
 	Store   uint64 // identity of the store, so that stale pages of another are not taken

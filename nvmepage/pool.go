@@ -24,6 +24,9 @@ const (
 	runRequests = 16
 )
 
+// summingDepth is from what depth on those who read also take checksums.
+const summingDepth = 4
+
 // run is a list of requests that follow each other in a file, all reads or all writes.
 type run struct {
 	first, last *request
@@ -111,7 +114,7 @@ func (e *poolEngine) carry(first *request) {
 		next := r.next // once r is over, it is its owner's
 		r.next = nil
 		if done {
-			r.summarize()
+			e.summarize(r)
 			r.finish(r.size(), nil)
 		} else {
 			e.perform(r)
@@ -137,15 +140,16 @@ func (e *poolEngine) perform(r *request) {
 	n, err := transfer(r, room)
 	e.rooms <- room
 	if err == nil && n == r.size() {
-		r.summarize()
+		e.summarize(r)
 	}
 	r.finish(n, err)
 }
 
 // summarize takes the checksum of what was read, where that is a payload: several
-// threads take more than one that waits for all of them.
-func (r *request) summarize() {
-	if r.whole && !r.write {
+// threads take more than one that waits for all of them. Few are better left to read
+// on meanwhile.
+func (e *poolEngine) summarize(r *request) {
+	if r.whole && !r.write && cap(e.rooms) >= summingDepth {
 		r.sum, r.summed = checksum(r.buf[:len(r.dst)]), true
 	}
 }

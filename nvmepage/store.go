@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"hash/crc32"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -422,7 +421,3 @@ func (s *Store) shut() error {
 	}
 	return errors.Join(errs...)
 }
-
-func checksum(b []byte) uint32 { return crc32.Checksum(b, castagnoli) }
-
-func updateSum(sum uint32, b []byte) uint32 { return crc32.Update(sum, castagnoli, b) }
