@@ -54,10 +54,10 @@ func OpenFile(name string, direct bool) (File, error) {
 const hugePage = 2 << 20
 
 // Aligned returns n bytes whose address is a multiple of align, a power of two. From
-// some megabytes on the memory is asked to lie on huge pages, of which a request for the
+// 2 MiB on the memory is asked to lie on huge pages, of which a request for the
 // drive has fewer to pin.
 func Aligned(n, align int) []byte {
-	if n >= 2*hugePage {
+	if n >= hugePage {
 		align = max(align, hugePage)
 	}
 	raw := make([]byte, n+align)
@@ -66,7 +66,7 @@ func Aligned(n, align int) []byte {
 		skip = align - r
 	}
 	b := raw[skip : skip+n : skip+n]
-	if n >= 2*hugePage {
+	if n >= hugePage {
 		adviseHuge(b[:n/hugePage*hugePage])
 	}
 	return b

@@ -24,6 +24,9 @@ type ours struct {
 	items   []nvmepage.Item
 }
 
+// leastSlab is enough for memory on huge pages, which a trainer's state has.
+const leastSlab = 4 << 20
+
 // openOurs makes a store of span bytes in blocks of size, and writes every place
 // twice: a drive's and a file system's first write to a place is another thing.
 func openOurs(dir string, align int, size int64, depth int, span int64, engine nvmepage.Engine) (*ours, error) {
@@ -32,10 +35,11 @@ func openOurs(dir string, align int, size int64, depth int, span int64, engine n
 		return nil, err
 	}
 	o := &ours{store: s, objects: uint64(span / size), size: size}
-	for i := range 2*depth + 2 {
-		b := nvmepage.Aligned(int(size), max(s.Stats().Align, 4096))
-		_, _ = rand.NewChaCha8([32]byte{byte(i)}).Read(b)
-		o.blocks = append(o.blocks, b)
+	count := 2*depth + 2 // more than LoadAll has begun
+	slab := nvmepage.Aligned(max(count*int(size), leastSlab), max(s.Stats().Align, 4096))
+	_, _ = rand.NewChaCha8([32]byte{1}).Read(slab)
+	for i := range count {
+		o.blocks = append(o.blocks, slab[i*int(size):][:size:size])
 	}
 	if _, err := o.pass("write", 2*span); err != nil {
 		_ = s.Close()
