@@ -119,8 +119,27 @@ func (r *run[T]) judgePrefetch() {
 		return
 	}
 	r.nvme.told = true
+	narrow := ""
+	if p, ok := o.(interface{ Plan() asteria.Plan }); ok {
+		narrow = tooNarrow(t, p.Plan().Group)
+	}
 	r.log.Warn("train: updates wait for the NVMe tier: " +
-		r.nvme.arithmetic(t, step-r.started, r.clock.seconds/float64(max(1, r.clock.steps))))
+		r.nvme.arithmetic(t, step-r.started, r.clock.seconds/float64(max(1, r.clock.steps))) + narrow)
+}
+
+// tooNarrow says that the budgets leave no room to read ahead, if so: they hold the
+// state of one block's step, which takes as much as group, and not that of the next.
+func tooNarrow(t asteria.TierTotals, group int64) string {
+	budget := int64(0)
+	for _, u := range t.Tiers[:t.N] {
+		if u.Name != asteria.TierNVMe {
+			budget += u.Capacity
+		}
+	}
+	if budget >= 2*group {
+		return ""
+	}
+	return fmt.Sprintf("; the budgets of %d bytes hold the step of one large block, which takes up to %d, and not the next one's too: nothing is read ahead of it", budget, group)
 }
 
 // note takes note of what a step moved; with the first one of a process the state was

@@ -141,6 +141,20 @@ func TestPrefetchArithmetic(t *testing.T) {
 	}
 }
 
+// Budgets that hold one block's step and not two are part of the reason.
+func TestNarrowBudgetsAreNamed(t *testing.T) {
+	var totals asteria.TierTotals
+	totals.N = 2
+	totals.Tiers[0] = asteria.TierUse{Name: asteria.TierHost, Capacity: 1000}
+	totals.Tiers[1] = asteria.TierUse{Name: asteria.TierNVMe, Capacity: 1 << 40}
+	if got := tooNarrow(totals, 600); !strings.Contains(got, "1000 bytes hold the step of one large block, which takes up to 600") {
+		t.Errorf("%q", got)
+	}
+	if got := tooNarrow(totals, 500); got != "" {
+		t.Errorf("%q", got)
+	}
+}
+
 // health.json says what the tiers lack.
 func TestDegradedTiersAreTold(t *testing.T) {
 	got := degradedTiers(lame{})
