@@ -21,8 +21,6 @@ const (
 	opReadv  = 1 // IORING_OP_READV, Linux 5.1
 	opWritev = 2 // IORING_OP_WRITEV
 
-	asyncFlag = 1 << 4 // IOSQE_ASYNC, Linux 5.6
-
 	enterGetEvents = 1
 
 	offSQRing = 0
@@ -46,10 +44,6 @@ type uringParams struct {
 	sq                                                                     sqOffsets
 	cq                                                                     cqOffsets
 }
-
-// asyncSize is from what size on the kernel's threads submit a request, in bytes: to
-// pin so much memory takes the caller longer than to wake one of them.
-const asyncSize = 2 << 20
 
 // sqe is a submission queue entry.
 type sqe struct {
@@ -213,14 +207,10 @@ func (e *uringEngine) push(r *request) error {
 	if r.write {
 		op = opWritev
 	}
-	flags := uint8(0)
-	if r.size() >= asyncSize {
-		flags = asyncFlag
-	}
 	count := r.vec.fill(r.head, r.buf)
 	f := r.file.(osFile) // submit refuses others
 	err := e.enter(sqe{
-		opcode: op, flags: flags, fd: int32(f.Fd()), off: uint64(r.off),
+		opcode: op, fd: int32(f.Fd()), off: uint64(r.off),
 		addr: uint64(uintptr(unsafe.Pointer(&r.vec))), len: uint32(count), userData: uint64(slot),
 	})
 	if err != nil {
