@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -25,6 +26,8 @@ type options struct {
 	rounds, align  int
 	span, move     int64
 	quick          bool
+
+	mem []byte // see memory
 }
 
 func main() {
@@ -70,11 +73,12 @@ func run(o *options) (err error) {
 	if err != nil {
 		return err
 	}
+	o.mem = memory(slices.Concat(sizes, []int64{1024}), depths) // the first store, which asks what the drive is, has one of 1 MiB
 	if err := os.MkdirAll(o.dir, 0o700); err != nil {
 		return err
 	}
 	rep := &report{Warning: load.Warning()}
-	us, err := openOurs(o.dir, o.align, 1<<20, 1, 1<<20, enginePool)
+	us, err := openOurs(o.dir, o.align, 1<<20, 1, 1<<20, enginePool, o.mem)
 	if err != nil {
 		return err
 	}

@@ -42,7 +42,7 @@ func TestOurSideMovesWhatItSays(t *testing.T) {
 		if e == "pool" {
 			engine = enginePool
 		}
-		o, err := openOurs(t.TempDir(), 0, 64<<10, 2, 1<<20, engine)
+		o, err := openOurs(t.TempDir(), 0, 64<<10, 2, 1<<20, engine, memory([]int64{64}, []int64{2}))
 		if err != nil {
 			t.Skip(err)
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/asteria-runtime/asteria/nvmepage"
@@ -24,22 +25,31 @@ type ours struct {
 	items   []nvmepage.Item
 }
 
-// leastSlab is enough for memory on huge pages, which a trainer's state has.
-const leastSlab = 4 << 20
+// memory holds the blocks of one contender at a time. It is made once: what Go's heap
+// has used before is on small pages and stays there.
+func memory(sizes, depths []int64) []byte {
+	n := int64(4 << 20) // enough for huge pages, which a trainer's state has
+	for _, size := range sizes {
+		n = max(n, size<<10*blockCount(slices.Max(depths)))
+	}
+	mem := nvmepage.Aligned(int(n), 64<<10)
+	_, _ = rand.NewChaCha8([32]byte{1}).Read(mem)
+	return mem
+}
+
+// blockCount is more than LoadAll has begun at once.
+func blockCount(depth int64) int64 { return 2*depth + 2 }
 
 // openOurs makes a store of span bytes in blocks of size, and writes every place
 // twice: a drive's and a file system's first write to a place is another thing.
-func openOurs(dir string, align int, size int64, depth int, span int64, engine nvmepage.Engine) (*ours, error) {
+func openOurs(dir string, align int, size int64, depth int, span int64, engine nvmepage.Engine, mem []byte) (*ours, error) {
 	s, err := nvmepage.Open(nvmepage.Options{Paths: []string{dir}, Engine: engine, Depth: depth, Align: align, Chunk: int(size)})
 	if err != nil {
 		return nil, err
 	}
 	o := &ours{store: s, objects: uint64(span / size), size: size}
-	count := 2*depth + 2 // more than LoadAll has begun
-	slab := nvmepage.Aligned(max(count*int(size), leastSlab), max(s.Stats().Align, 4096))
-	_, _ = rand.NewChaCha8([32]byte{1}).Read(slab)
-	for i := range count {
-		o.blocks = append(o.blocks, slab[i*int(size):][:size:size])
+	for i := range blockCount(int64(depth)) {
+		o.blocks = append(o.blocks, mem[i*size:][:size:size])
 	}
 	if _, err := o.pass("write", 2*span); err != nil {
 		_ = s.Close()

@@ -33,7 +33,7 @@ func measure(o *options, them *fio, size int64, depth int) (rows []*row, err err
 		}
 	}()
 	for _, e := range []nvmepage.Engine{engineUring, enginePool} {
-		s, err := openOurs(o.dir, o.align, size, depth, span, e)
+		s, err := openOurs(o.dir, o.align, size, depth, span, e, o.mem)
 		if err != nil {
 			fmt.Printf("left out: %v: %v\n", e, err)
 			continue
@@ -119,7 +119,7 @@ func (rep *report) printHead(w io.Writer) {
 		how = "page cache (direct I/O was refused)"
 	}
 	fmt.Fprintf(w, "%s, alignment %d bytes, %s\n", how, rep.Align, rep.Fio)
-	fmt.Fprintln(w, "MB/s, and ratio to fio as the median over rounds of both. Both have one caller and depth requests of one block in flight, and end a write when the drive has it, without a flush. Ours also computes or checks a CRC-32C of every block and moves a header with it, which do not count as bytes; its blocks lie on huge pages, as a trainer's state does")
+	fmt.Fprintln(w, "MB/s, and ratio to fio as the median over rounds of both. Both have one caller and depth requests of one block in flight, and end a write when the drive has it, without a flush. Ours also computes or checks a CRC-32C of every block and moves a header with it, which do not count as bytes; its blocks lie on huge pages, as a trainer's state does, and fio's where those in flight fill one")
 	fmt.Fprintf(w, "%-9s %-6s %9s %6s %10s %10s %6s\n", "engine", "way", "block", "depth", "ours", "fio", "ratio")
 }
 
